@@ -26,25 +26,25 @@ constexpr std::size_t kMostMachinesKnown = 1024;
 /// Passes notices on.
 class NoticeObserver : public Observer {
  public:
-  explicit NoticeObserver(JobsOutput& output) : output_(output) {}
-  void on_notice(const std::string& text) override { output_.notice(text); }
+  explicit NoticeObserver(JobWatch& watch) : watch_(watch) {}
+  void on_notice(const std::string& text) override { watch_.notice(text); }
 
  private:
-  JobsOutput& output_;
+  JobWatch& watch_;
 };
 
 }  // namespace
 
-JobMachines::JobMachines(const JobsOptions& options, const NetOptions& net, Measure measure, JobsOutput& output,
-                         std::function<void()> changed)
-    : options_(options),
+JobMachines::JobMachines(const ClusterOptions& cluster, int master_jobs, const NetOptions& net, Measure measure,
+                         JobWatch& watch, std::function<void()> changed)
+    : cluster_(cluster),
       net_(net),
       measure_(std::move(measure)),
-      output_(output),
+      watch_(watch),
       changed_(std::move(changed)),
-      settled_(options.train.cluster.slaves == 0) {
-  for (int i = 1; i <= options.master_jobs; ++i) {
-    machines_.push_back({.name = options.master_jobs == 1 ? kMasterName : fmt::format("{}-{}", kMasterName, i),
+      settled_(cluster.slaves == 0) {
+  for (int i = 1; i <= master_jobs; ++i) {
+    machines_.push_back({.name = master_jobs == 1 ? kMasterName : fmt::format("{}-{}", kMasterName, i),
                          .slave = false,
                          .speed = settled_ ? 1.0 : 0.0});
   }
@@ -58,22 +58,20 @@ JobMachines::~JobMachines() {
 
 void JobMachines::listen() {
   Observers observers;
-  observers.push_back(std::make_unique<NoticeObserver>(output_));
-  keys_ = open_keys(options_.train.cluster, observers);
-  board_.emplace(options_.train.cluster.listen, link_options_of(keys_),
+  observers.push_back(std::make_unique<NoticeObserver>(watch_));
+  keys_ = open_keys(cluster_, observers);
+  board_.emplace(cluster_.listen, link_options_of(keys_),
                  [keys = keys_](const wire::ServerLink::From& from, const wire::Hello& hello) {
                    return objection_to(from, hello, false, keys.get()).value_or("");
                  });
   if (keys_) beacon_.emplace(board_->endpoint(), keys_->keys().master.public_key);
-  const int slaves = options_.train.cluster.slaves;
-  output_.notice(fmt::format("waiting for {}; start each of them with:",
-                             slaves == 1 ? "1 slave" : fmt::format("{} slaves", slaves)));
-  output_.notice(fmt::format("  {}", how_to_join()));
+  const int slaves = cluster_.slaves;
+  watch_.notice(fmt::format("waiting for {}; start each of them with:",
+                            slaves == 1 ? "1 slave" : fmt::format("{} slaves", slaves)));
+  watch_.notice(fmt::format("  {}", how_to_join()));
 }
 
-std::string JobMachines::how_to_join() const {
-  return board_ ? convoy::how_to_join(options_.train.cluster, board_->endpoint()) : "";
-}
+std::string JobMachines::how_to_join() const { return board_ ? convoy::how_to_join(cluster_, board_->endpoint()) : ""; }
 
 void JobMachines::stop() {
   if (!timing_) return;
@@ -92,8 +90,8 @@ void JobMachines::lose(JobMachine& machine) const {
   if (++machine.losses < kMostLossesInARow) return;
   machine.losses = 0;
   machine.closed = Clock::now() + kPause;
-  output_.notice(fmt::format("{} was lost {} times in a row, and gets no job for {} minutes", machine.name,
-                             kMostLossesInARow, std::chrono::minutes(kPause).count()));
+  watch_.notice(fmt::format("{} was lost {} times in a row, and gets no job for {} minutes", machine.name,
+                            kMostLossesInARow, std::chrono::minutes(kPause).count()));
 }
 
 std::unique_ptr<wire::Switchboard::Line> JobMachines::line_to(const JobMachine& machine) {
@@ -112,7 +110,7 @@ void JobMachines::look() {
 void JobMachines::greet() {
   for (const wire::Refusal& each : board_->take_refusals()) {
     const std::string text = fmt::format("turned away {}: {}", each.address, printable(each.why, kMostWords));
-    if (told_.size() < kMostRefusalsTold && told_.insert(text).second) output_.notice(text);
+    if (told_.size() < kMostRefusalsTold && told_.insert(text).second) watch_.notice(text);
   }
   std::set<std::string> present;
   std::vector<std::string> newcomers;
@@ -127,10 +125,10 @@ void JobMachines::greet() {
     }
     machine->seen = Clock::now();
   }
-  if (!newcomers.empty()) output_.notice(fmt::format("slaves: {}", fmt::join(newcomers, ", ")));
+  if (!newcomers.empty()) watch_.notice(fmt::format("slaves: {}", fmt::join(newcomers, ", ")));
   if (!keys_) return;
   keys_->set_present(present);
-  for (const std::string& text : keys_->take_notices()) output_.notice(text);
+  for (const std::string& text : keys_->take_notices()) watch_.notice(text);
 }
 
 void JobMachines::begin_timing() {
@@ -141,7 +139,7 @@ void JobMachines::begin_timing() {
     ++there;
     if (each.speed == 0.0) names.push_back(each.name);
   }
-  if (names.empty() || (!settled_ && there < static_cast<std::size_t>(options_.train.cluster.slaves))) return;
+  if (names.empty() || (!settled_ && there < static_cast<std::size_t>(cluster_.slaves))) return;
   timing_ = std::make_unique<Timing>();
   timing_->line = board_->line({names.begin(), names.end()});
   timing_->names = std::move(names);
@@ -150,7 +148,9 @@ void JobMachines::begin_timing() {
 
 void JobMachines::time(Timing& timing) const {
   try {
-    const TimedNet what{options_.train.cluster, net_, measure_.cut, measure_.net.training.batch, *timing.line, keys_};
+    // There is nothing to time where slaves have no part in any net.
+    if (measure_.cut.trunk.empty()) fail("the net has no convolutions");
+    const TimedNet what{cluster_, net_, measure_.cut, measure_.net.training.batch, *timing.line, keys_};
     timing.times = time_machines(what, static_cast<int>(timing.names.size()), {}, timing.stop);
   } catch (const std::exception&) {
     timing.times = {};  // a slave was lost, or has no room for the net: see take_times()
@@ -200,7 +200,7 @@ void JobMachines::take_times() {
       each.speed = slowest();
     }
   }
-  output_.timed(told);
+  watch_.timed(told);
 }
 
 }  // namespace convoy

@@ -15,11 +15,13 @@
 
 #include "core/stopwatch.hpp"
 #include "master/commands/job_run.hpp"
-#include "master/jobs/jobs_output.hpp"
+#include "master/jobs/job_watch.hpp"
 #include "master/jobs/machine_times.hpp"
 #include "wire/beacon.hpp"
 
 namespace convoy {
+
+struct JobToDo;
 
 /// A machine, or one of the equal parts of this machine, which trains one job at a time.
 struct JobMachine {
@@ -31,8 +33,8 @@ struct JobMachine {
   wire::Deadline seen = {};    ///< when it was last known to be there
   wire::Deadline closed = {};  ///< it gets no job before
   std::unique_ptr<JobRun> run = {};
-  std::size_t job = 0;  ///< with `run`, the index of the job
-  double left = 0.0;    ///< with `run`, seconds until its end
+  JobToDo* job = nullptr;  ///< with `run`
+  double left = 0.0;       ///< with `run`, seconds until its end
 };
 
 class JobMachines {
@@ -42,9 +44,9 @@ class JobMachines {
     Net net;
     Cut cut;
   };
-  /// Listens for slaves if the options want any. `changed` is called in other threads when look() has something to do. All
-  /// references must outlive the machines.
-  JobMachines(const JobsOptions& options, const NetOptions& net, Measure measure, JobsOutput& output,
+  /// Listens for slaves if the options want any. This machine trains `master_jobs` jobs at the same time. `changed` is called in
+  /// other threads when look() has something to do. All references must outlive the machines.
+  JobMachines(const ClusterOptions& cluster, int master_jobs, const NetOptions& net, Measure measure, JobWatch& watch,
               std::function<void()> changed);
   ~JobMachines();
   JobMachines(const JobMachines&) = delete;
@@ -88,10 +90,10 @@ class JobMachines {
   void take_times();
   double slowest() const;
 
-  const JobsOptions& options_;
+  const ClusterOptions& cluster_;
   const NetOptions& net_;
   const Measure measure_;
-  JobsOutput& output_;
+  JobWatch& watch_;
   const std::function<void()> changed_;
   std::shared_ptr<KeyRing> keys_;  ///< null without encryption
   std::optional<wire::Switchboard> board_;

@@ -134,7 +134,7 @@ JobRunEnd JobRun::train() {
 
 JobRunEnd JobRun::end_of(const RungEnd& rung) const {
   const std::lock_guard lock(mutex_);
-  if (!rung.diverged.empty()) return {.outcome = JobOutcome::failed, .why = rung.diverged};
+  if (!rung.diverged.empty()) return {.outcome = JobOutcome::failed, .diverged = true, .why = rung.diverged};
   JobRunEnd end{.outcome = JobOutcome::finished, .steps = rung.steps};
   if (rung.interrupted) {
     end.outcome = lost_ ? JobOutcome::lost : JobOutcome::interrupted;

@@ -32,11 +32,12 @@ struct JobNews {
 /// How a run ended.
 struct JobRunEnd {
   JobOutcome outcome = JobOutcome::finished;
-  bool unfit = false;   ///< with `lost`: whether the machine is there and cannot take the job
-  bool gone = false;    ///< whether the machine is there no more, even if this machine has done the last step
-  bool begun = false;   ///< whether there was a first step to do
-  long first_step = 0;  ///< steps of the job before the run, where it has begun
-  long steps = 0;       ///< and after it
+  bool diverged = false;  ///< with `failed`: whether training diverged
+  bool unfit = false;     ///< with `lost`: whether the machine is there and cannot take the job
+  bool gone = false;      ///< whether the machine is there no more, even if this machine has done the last step
+  bool begun = false;     ///< whether there was a first step to do
+  long first_step = 0;    ///< steps of the job before the run, where it has begun
+  long steps = 0;         ///< and after it
   double seconds = 0.0;
   double accuracy = NAN;
   double loss = NAN;

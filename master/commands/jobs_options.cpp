@@ -80,9 +80,4 @@ RunOptions read_jobs_options(const std::string& folder) {
   return given;
 }
 
-RunOptions options_of_one_job(RunOptions given) {
-  for (const char* name : {"slaves", "listen", "insecure", "keys", "master-jobs", "threads"}) given.erase(name);
-  return given;
-}
-
 }  // namespace convoy

@@ -16,7 +16,4 @@ void write_jobs_options(const std::string& folder, const RunOptions& given);
 /// Reads it. Throws Error naming the folder where it has no jobs.
 RunOptions read_jobs_options(const std::string& folder);
 
-/// The options of `jobs` that `train --resume` may take over for a single job.
-RunOptions options_of_one_job(RunOptions given);
-
 }  // namespace convoy

@@ -1,19 +1,14 @@
 #include "master/commands/jobs_to_do.hpp"
 
-#include <algorithm>
 #include <filesystem>
-#include <map>
-#include <tuple>
+#include <utility>
 
 #include "core/files.hpp"
-#include "core/thread_team.hpp"
-#include "devices/registry.hpp"
 #include "master/commands/jobs_options.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/teachers.hpp"
 #include "master/commands/training_run.hpp"
 #include "master/jobs/fields_of_files.hpp"
-#include "master/jobs/machine_times.hpp"
 #include "master/report/run_folder.hpp"
 
 namespace convoy {
@@ -33,14 +28,6 @@ auto at_job(const JobList& list, const ListedJob& job, const Work& work) {
 
 std::string net_path(const std::string& name) { return fmt::format("nets/{}.yaml", name); }
 
-/// The threads of each of the jobs that this machine trains at the same time.
-int threads_of_a_job(const JobsOptions& options) {
-  const int given = options.train.net.device_options.threads;
-  if (options.master_jobs <= 1) return given;
-  const int all = given > 0 ? given : hardware_threads();
-  return std::max(1, all / options.master_jobs);
-}
-
 /// The options of a job on the device of this name.
 TrainOptions options_of(const JobsOptions& options, const std::string& device, const JobList& list,
                         const ListedJob& job) {
@@ -50,15 +37,9 @@ TrainOptions options_of(const JobsOptions& options, const std::string& device, c
   train.net.set = job.set;
   train.net.data = place_of_data(job.data == "glyphs" ? job.data : path_beside(list.file, job.data));
   train.net.seed = job.seed;
-  train.net.device_options.threads = threads_of_a_job(options);
-  train.meter = "none";  // jobs share this machine, so that no reading is that of one job
-  train.given = options_of_one_job(train.given);
+  train = for_one_job(std::move(train), options.master_jobs);
   train.given["data"] = train.net.data;
   train.given["seed"] = std::to_string(job.seed);
-  train.given["meter"] = train.meter;
-  if (train.net.device_options.threads > 0) {
-    train.given["threads"] = std::to_string(train.net.device_options.threads);
-  }
   return train;
 }
 
@@ -73,21 +54,6 @@ Net net_of(const TrainOptions& options, const JobList& list, const ListedJob& jo
   return net;
 }
 
-/// Images by what they depend on: those that the program draws depend on the seed, and photographs on the net's input.
-class OpenedData {
- public:
-  std::shared_ptr<const DataSet> open(const NetOptions& options, const Net& net) {
-    const std::uint64_t seed = options.data == "glyphs" ? options.seed : 0;
-    const std::tuple key(options.data, seed, net.input.channels, net.input.height, net.input.width, net.resize);
-    std::shared_ptr<const DataSet>& data = opened_[key];
-    if (!data) data = std::make_shared<const DataSet>(load_data(options, options.seed, net));
-    return data;
-  }
-
- private:
-  std::map<std::tuple<std::string, std::uint64_t, int, int, int, int>, std::shared_ptr<const DataSet>> opened_;
-};
-
 void expect_trains(const JobToDo& job) {
   require_fits(*job.data, job.net);
   const int images = job.data->training.count();
@@ -99,11 +65,11 @@ void expect_trains(const JobToDo& job) {
 
 }  // namespace
 
-void JobToDo::train_in(const std::string& folder) {
-  options.out = folder + "/" + name;
-  options.net.net = folder + "/" + net_path(name);
-  options.net.set.clear();
-  options.net.batch = 0;
+void train_in(const std::string& folder, JobToDo& job) {
+  job.options.out = folder + "/" + job.name;
+  job.options.net.net = folder + "/" + net_path(job.name);
+  job.options.net.set.clear();
+  job.options.net.batch = 0;
 }
 
 JobList list_of(const JobsOptions& options) {
@@ -121,15 +87,12 @@ std::vector<JobToDo> prepare_jobs(const JobsOptions& options, const JobList& lis
                                   const std::function<bool(const std::string& job)>& finished) {
   std::vector<JobToDo> jobs;
   OpenedData opened;
-  // The fastest device is found once, before jobs make devices slower, so that all jobs have the same.
-  const std::string device = make_device(options.train.net.device, options.train.net.device_options)->info().name;
+  const std::string device = device_of_jobs(options.train.net);
   for (const ListedJob& listed : list.jobs) {
     at_job(list, listed, [&] {
       JobToDo job{.name = listed.name, .options = options_of(options, device, list, listed), .net = {}, .data = {}};
       job.net = net_of(job.options, list, listed);
-      const Cut parts = cut(job.net);
-      job.has_trunk = !parts.trunk.empty();
-      job.operations = step_operations(parts, job.net.training.batch);
+      job.measure_net();
       job.over = finished(job.name);
       if (!job.over) {
         job.data = opened.open(job.options.net, job.net);

@@ -114,8 +114,11 @@ struct SearchOptions {
   std::string space;               ///< file; if empty, that of the search that is resumed
   std::vector<std::string> fixed;  ///< fields of the net that are the same in all trials
   bool resume = false;
-  bool has_data = false;  ///< whether --data was given, for this call or for the search that is resumed
-  bool has_seed = false;  ///< whether --seed was given, for this call or for the search that is resumed
+  bool has_data = false;       ///< whether --data was given, for this call or for the search that is resumed
+  bool has_seed = false;       ///< whether --seed was given, for this call or for the search that is resumed
+  bool has_val_split = false;  ///< the same of --val-split
+  int at_once = 1;             ///< trials under way at the same time; from 2 on, each trains on one machine
+  int master_jobs = 1;         ///< with several at once, the trials that the master trains at the same time
   // Bounds that replace those of the space; 0 where it decides.
   long trials = 0;
   long images = 0;

@@ -11,6 +11,8 @@
 #include "master/commands/run_options.hpp"
 #include "master/commands/search_options.hpp"
 #include "master/commands/training_run.hpp"
+#include "master/commands/trial_runs.hpp"
+#include "master/commands/trials_at_once.hpp"
 #include "master/jobs/fields_of_files.hpp"
 #include "master/jobs/search_output.hpp"
 #include "master/jobs/trial_book.hpp"
@@ -42,6 +44,10 @@ TrainOptions options_of_trials(const SearchOptions& options, const Space& space)
   train.net.set.clear();
   train.net.batch = 0;
   train.epochs = 0;
+  if (!options.has_val_split && space.val_split > 0.0) {
+    train.net.val_split = space.val_split;
+    train.given["val-split"] = fmt::format("{}", space.val_split);
+  }
   train.given["data"] = place_of_data(train.net.data);
   train.given["seed"] = std::to_string(space.seed);
   train.net.data = train.given["data"];
@@ -103,12 +109,33 @@ class SearchCommand {
     output_ = make_search_output(train_.net.format == "json", space_, ladder_);
     for (const std::string& text : std::exchange(data_->notices, {})) output_->notice(text);
     settle_folder();
+    runs_ = std::make_unique<TrialRuns>(TrialRuns::Common{.space = space_,
+                                                          .ladder = ladder_,
+                                                          .fixed = options_.fixed,
+                                                          .train = train_,
+                                                          .folder = folder_,
+                                                          .images = data_->training.count()});
     book_ = std::make_unique<TrialBook>(folder_, space_, ladder_);
   }
 
   int run() {
     const std::atomic<bool>& stop = catch_stop_signals();
-    output_->begin({.net = net_.name, .data = train_.net.data, .folder = folder_, .done = book_->results().size()});
+    output_->begin({.net = net_.name,
+                    .data = train_.net.data,
+                    .folder = folder_,
+                    .done = book_->results().size(),
+                    .at_once = options_.at_once});
+    if (data_->validation.count() > 0) {
+      output_->notice(
+          fmt::format("{} images for validation decide; the {} test images are left for `convoy-master test`",
+                      data_->validation.count(), data_->test.count()));
+    }
+    return options_.at_once > 1 ? run_at_once(stop) : run_in_turn(stop);
+  }
+
+ private:
+  /// One trial after another.
+  int run_in_turn(const std::atomic<bool>& stop) {
     try {
       while (!is_out_of_time()) {
         const std::optional<Job> job = next_job(space_, ladder_, book_->results());
@@ -123,7 +150,26 @@ class SearchCommand {
     return end("finished", "the search has ended", kSuccess);
   }
 
- private:
+  /// Several trials side by side, each on one machine.
+  int run_at_once(const std::atomic<bool>& stop) {
+    TrialsAtOnce trials({.options = options_,
+                         .space = space_,
+                         .ladder = ladder_,
+                         .net = net_,
+                         .data_options = train_.net,
+                         .data = data_,
+                         .runs = *runs_,
+                         .results = book_->results(),
+                         .add = [this](RungResult result) { add(std::move(result)); },
+                         .is_out_of_time = [this] { return is_out_of_time(); },
+                         .command_line = command_line_,
+                         .output = *output_});
+    trials.run(stop);
+    if (!trials.failure().empty()) return end("failed", "the search stopped: " + trials.failure(), kFailure);
+    if (trials.has_more()) return end("interrupted", "the search was interrupted", kInterrupted);
+    return end("finished", "the search has ended", kSuccess);
+  }
+
   /// Opens the images of a net. Photographs are scaled to the net's input, so that another input needs them anew.
   void open_images(const Net& net) {
     if (data_ && net.input == opened_for_ && net.resize == opened_resize_) return;
@@ -178,33 +224,18 @@ class SearchCommand {
     return space_.budget.hours > 0.0 && seconds >= 3600.0 * space_.budget.hours;
   }
 
-  std::string trial_folder(int trial) const { return fmt::format("{}/trials/{:04}", folder_, trial); }
-
-  /// The steps of a trial at the end of a rung.
-  long steps_at(const Net& net, int rung) const {
-    const long batch = net.training.batch;
-    const long all = static_cast<long>(net.training.epochs) * (data_->training.count() / batch);
-    if (!space_.rungs) return all;
-    return std::min(all, (ladder_.images[static_cast<std::size_t>(rung)] + batch - 1) / batch);
-  }
-
   /// Trains and tests a rung. Returns nothing if it was interrupted.
   std::optional<RungResult> run_job(const Job& job) {
     RungResult result{.trial = job.trial, .rung = job.rung, .setting = job.setting};
     Net net;
     try {
-      net = net_with(train_.net.net, options_.fixed, space_, job.setting);
-      if (net.training.batch > data_->training.count()) {
-        fail("the batch has {} images, but there are only {}", net.training.batch, data_->training.count());
-      }
+      net = runs_->net_of(job);
     } catch (const Error& error) {
-      result.outcome = TrialOutcome::refused;
-      result.why = error.what();
-      return result;
+      return refused_result(job, error.what());
     }
     open_images(net);
     const Stopwatch watch;
-    const long steps = steps_at(net, job.rung);
+    const long steps = runs_->steps_at(net, job.rung);
     output_->begin_rung(job, steps);
     long step = 0;
     const RungEnd end = train_rung(job, steps, step);
@@ -213,7 +244,7 @@ class SearchCommand {
       result.outcome = TrialOutcome::diverged;
       result.why = end.diverged;
     } else {
-      expect_at(job, end.steps, steps);
+      runs_->expect_at(job, end.steps, steps);
       step = end.steps;
       result.accuracy = end.tested->accuracy;
       result.loss = end.tested->loss;
@@ -224,27 +255,12 @@ class SearchCommand {
   }
 
   RungEnd train_rung(const Job& job, long steps, long& step) {
-    TrainOptions options = train_;
-    options.net.set = options_.fixed;
-    for (std::size_t i = 0; i < job.setting.size(); ++i) {
-      options.net.set.push_back(fmt::format("{}={}", space_.parameters[i].name, job.setting[i]));
-    }
-    options.out = trial_folder(job.trial);
+    TrainOptions options = runs_->options_of(job, steps);
     std::error_code ignored;
     options.resume = fs::exists(options.out + "/config.yaml", ignored);
-    options.steps = steps;
     TrainingRun::Parts parts{.observers = {}, .data = data_, .curves = false};
     parts.observers.push_back(std::make_unique<TrialObserver>(*output_, step));
     return TrainingRun(options, command_line_, std::move(parts)).run_rung();
-  }
-
-  /// A trial that somebody has trained further has no result for an earlier rung any more.
-  void expect_at(const Job& job, long step, long expected) const {
-    if (step == expected) return;
-    fail(
-        "{}: the checkpoint is that of step {}, but rung {} of the trial ends at step {}; move this folder away, and "
-        "the search trains the trial again",
-        trial_folder(job.trial), step, job.rung + 1, expected);
   }
 
   void add(RungResult result) {
@@ -265,7 +281,7 @@ class SearchCommand {
   }
 
   void keep_best() const {
-    const std::string config = trial_folder(best()->trial) + "/config.yaml";
+    const std::string config = runs_->folder_of(best()->trial) + "/config.yaml";
     std::error_code ignored;
     if (fs::exists(config, ignored)) write_text(folder_ + "/best.yaml", read_text(config));
   }
@@ -297,6 +313,7 @@ class SearchCommand {
   Ladder ladder_;
   std::unique_ptr<SearchOutput> output_;
   std::string folder_;
+  std::unique_ptr<TrialRuns> runs_;
   std::unique_ptr<TrialBook> book_;
 };
 

@@ -22,7 +22,31 @@ constexpr std::size_t kMostFixed = 4096;
 constexpr std::size_t kLongestFixed = 256;
 
 /// Options that decide what the trials compute, so that a search that goes on cannot change them.
-constexpr std::array kOfTheTrials{"--set", "--data", "--corrupt", "--seed", "--batch", "--epochs", "--out"};
+constexpr std::array kOfTheTrials{"--set",    "--data", "--corrupt",   "--seed",   "--batch",
+                                  "--epochs", "--out",  "--val-split", "--at-once"};
+
+/// Options that have no meaning for trials on one machine each, or would make their results depend on the machine.
+constexpr std::array kOfSharedTrials{"--least-slaves", "--master-share", "--memory",       "--shares",
+                                     "--wire",         "--exchange",     "--layout",       "--plan",
+                                     "--micro-batch",  "--verify",       "--objective",    "--idle-off",
+                                     "--power-from",   "--meter",        "--switch-watts", "--assume-watts"};
+
+void expect_at_once(const CLI::App& command, const SearchOptions& options) {
+  if (options.at_once == 1) {
+    if (command.get_option("--master-jobs")->count() == 0) return;
+    throw UsageError(
+        "--master-jobs needs --at-once N, with N from 2 on; with one trial at a time all machines share it");
+  }
+  for (const char* name : kOfSharedTrials) {
+    if (command.get_option(name)->count() == 0) continue;
+    throw UsageError(fmt::format(
+        "{} cannot be combined with --at-once {}, because each trial is trained by one machine; leave out one of them",
+        name, options.at_once));
+  }
+  if (options.master_jobs == 0 && options.train.cluster.slaves == 0) {
+    throw UsageError("--master-jobs 0 without slaves leaves no machine to train on; give --slaves N, or leave it out");
+  }
+}
 
 void resume_from(CLI::App& command, SearchOptions& options) {
   const auto folder = command.get_option("--resume")->as<std::string>();
@@ -78,6 +102,18 @@ void define(CLI::App& command, SearchOptions& options) {
       .add_option("--hours", options.hours,
                   "no rung begins after the trials have taken this number of hours (default: as the space file says)")
       ->check(number(1e-6, kMostHours));
+  command
+      .add_option("--at-once", options.at_once,
+                  "trials under way at the same time; from 2 on, each is trained by one machine, a slave or this one, "
+                  "and with 1 all slaves share a trial")
+      ->check(whole_number(1, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--master-jobs", options.master_jobs,
+                  "with --at-once, trials that this machine trains at the same time, each with an equal share of its "
+                  "threads; 0: none")
+      ->check(whole_number(0, 64))
+      ->capture_default_str();
   command.parse_complete_callback([&command, &options] {
     if (options.resume) {
       resume_from(command, options);
@@ -85,9 +121,11 @@ void define(CLI::App& command, SearchOptions& options) {
       if (options.space.empty()) throw CLI::RequiredError("SPACE, the file of a space, or --resume FOLDER");
       options.fixed = fixed_fields(options.train);
     }
+    expect_at_once(command, options);
     options.train.given = options_given(command);
     options.has_data = options.train.given.contains("data");
     options.has_seed = options.train.given.contains("seed");
+    options.has_val_split = options.train.given.contains("val-split");
   });
 }
 

@@ -30,7 +30,8 @@ struct Promotion {
 };
 
 /// The trial to promote after these results, if any. Equal trials go on in the order of their numbers. Trials that diverged
-/// count among those of their rung, and never go on.
-std::optional<Promotion> promotion_after(const RungResults& results, const Ladder& ladder, Metric metric);
+/// count among those of their rung, and never go on. Trials on a rung of `open`, which is under way, are not promoted to it again.
+std::optional<Promotion> promotion_after(const RungResults& results, const Ladder& ladder, Metric metric,
+                                         const std::vector<Job>& open = {});
 
 }  // namespace convoy

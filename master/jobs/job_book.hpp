@@ -31,7 +31,8 @@ struct JobPart {
   double seconds = 0.0;   ///< of the job on the machine
   double accuracy = NAN;  ///< of the test images, where it finished
   double loss = NAN;
-  std::string why = {};  ///< empty where it finished
+  std::string why = {};   ///< empty where it finished
+  bool diverged = false;  ///< with `failed`: whether training diverged; jobs.jsonl tells it by `why` alone
 };
 
 /// A job in the table at the end.

@@ -1,7 +1,5 @@
 #include "master/jobs/jobs_output.hpp"
 
-#include <fmt/ranges.h>
-
 #include <nlohmann/json.hpp>
 
 #include "core/output.hpp"
@@ -26,14 +24,7 @@ class JobsText : public JobsOutput {
     if (start.done > 0) lines_.line(fmt::format("resuming: {} finished before", jobs_of(start.done)));
   }
   void notice(const std::string& text) override { lines_.line(printable(text)); }
-  void timed(const std::vector<TimedMachine>& machines) override {
-    std::vector<std::string> words;
-    for (const TimedMachine& each : machines) {
-      words.push_back(each.gflops > 0.0 ? fmt::format("{} {:.3g} GFLOP/s", each.name, each.gflops)
-                                        : fmt::format("{} could not be timed", each.name));
-    }
-    lines_.line(printable(fmt::format("machines: {}", fmt::join(words, ", "))));
-  }
+  void timed(const std::vector<TimedMachine>& machines) override { lines_.line(text_of(machines)); }
   void begin_job(const std::string& job, const std::string& machine, double seconds) override {
     lines_.line(printable(fmt::format("{}: on {}{}", job, machine,
                                       std::isfinite(seconds) ? fmt::format(", about {:.3g} s", seconds) : "")));
@@ -47,11 +38,7 @@ class JobsText : public JobsOutput {
     shown_ = true;
     since_.restart();
     std::vector<std::string> live;
-    for (const RunningJob& each : running) {
-      live.push_back(printable(fmt::format("{} on {}: step {}/{}, loss {:.4f}, {:.0f} images/s, {:.0f} s left",
-                                           each.job, each.machine, each.report.step, each.steps, each.report.mean_loss,
-                                           each.report.images_per_second, each.report.seconds_left)));
-    }
+    for (const RunningJob& each : running) live.push_back(text_of(each));
     lines_.show(live);
   }
   void leave(const JobPart& part) override {

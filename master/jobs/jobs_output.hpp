@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "master/jobs/job_book.hpp"
-#include "train/observer.hpp"
+#include "master/jobs/job_watch.hpp"
 
 namespace convoy {
 
@@ -17,20 +17,6 @@ struct JobsStart {
   std::string folder;
 };
 
-/// A machine with its speed, which was timed or else guessed.
-struct TimedMachine {
-  std::string name;
-  double gflops = 0.0;  ///< of the net that was timed; 0 where it was not timed
-};
-
-/// A job that a machine trains now.
-struct RunningJob {
-  std::string job;
-  std::string machine;
-  long steps = 0;     ///< of the whole job
-  StepReport report;  ///< the last step
-};
-
 struct JobsEnd {
   std::string how;         ///< "finished", "failed" (some of the jobs) or "interrupted"
   std::string text;        ///< how it ended, as a sentence for people
@@ -38,17 +24,9 @@ struct JobsEnd {
   double seconds = 0.0;
 };
 
-class JobsOutput {
+class JobsOutput : public JobWatch {
  public:
-  virtual ~JobsOutput() = default;
   virtual void begin(const JobsStart& start) = 0;
-  virtual void notice(const std::string& text) = 0;
-  virtual void timed(const std::vector<TimedMachine>& machines) = 0;
-  /// A machine begins with a job, or goes on with one; `seconds` is how long it is predicted to take, infinite where nothing is
-  /// known.
-  virtual void begin_job(const std::string& job, const std::string& machine, double seconds) = 0;
-  virtual void epoch(const std::string& job, const EpochReport& report) = 0;
-  virtual void progress(const std::vector<RunningJob>& running) = 0;
   virtual void leave(const JobPart& part) = 0;
   virtual void end(const JobsEnd& end, const std::vector<JobRow>& rows) = 0;
 };

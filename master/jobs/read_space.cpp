@@ -172,6 +172,7 @@ Space read_fields(Fields root, const std::string& file) {
   space.net = path_in(root, "net");
   space.net_line = root.node("net").Mark().line + 1;
   if (root.has("data")) space.data = path_in(root, "data");
+  if (root.has("val_split")) space.val_split = root.number("val_split", 0.001, 0.9);
   if (root.has("method")) {
     const std::map<std::string, Method> words{{"grid", Method::grid}, {"random", Method::random}, {"tpe", Method::tpe}};
     space.method = word_of(root, "method", words, "grid, random or tpe");

@@ -69,10 +69,12 @@ long size_of_grid(const Space& space) {
   return size;
 }
 
-std::optional<TrialSetting> setting_of(int trial, const Space& space, const RungResults& results) {
+std::optional<TrialSetting> setting_of(int trial, const Space& space, const RungResults& results,
+                                       const std::vector<Job>& open) {
   if (space.method == Method::grid) return setting_in_grid(trial - 1, space);
   std::set<TrialSetting> tried;
   for (const RungResult& each : results) tried.insert(each.setting);
+  for (const Job& each : open) tried.insert(each.setting);
   const std::vector<Observation> seen =
       space.method == Method::tpe ? observations_in(results, space) : std::vector<Observation>();
   const bool guided = tried.size() > 1 && seen.size() >= 2 && trial > static_cast<int>(kRandomTrials);

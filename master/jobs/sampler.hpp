@@ -14,8 +14,10 @@ namespace convoy {
 ///   tpe     as random for the first ten trials; then by a Parzen estimator (tpe.hpp) of the results on the highest rung that
 ///           three more trials have finished than there are parameters (as S. Falkner et al., "BOHB", ICML 2018, choose
 ///           their budget)
-/// Random and tpe draw again, up to a hundred times, where a trial has had the setting already.
-std::optional<TrialSetting> setting_of(int trial, const Space& space, const RungResults& results);
+/// Random and tpe draw again, up to a hundred times, where a trial has had the setting already, be it one of `open`, the rungs that
+/// are under way.
+std::optional<TrialSetting> setting_of(int trial, const Space& space, const RungResults& results,
+                                       const std::vector<Job>& open = {});
 
 /// The number of settings of a grid.
 long size_of_grid(const Space& space);

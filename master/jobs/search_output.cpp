@@ -46,6 +46,9 @@ class SearchText : public SearchOutput {
       lines_.line(fmt::format("rungs: {} images; the best 1/{} of each go on", fmt::join(ladder_.images, ", "),
                               ladder_.factor));
     }
+    if (start.at_once > 1) {
+      lines_.line(fmt::format("{} trials at once, each on one machine", start.at_once));
+    }
     if (start.done > 0) lines_.line(fmt::format("resuming after {} finished rungs", start.done));
     folder_ = start.folder;
   }
@@ -61,6 +64,22 @@ class SearchText : public SearchOutput {
     since_.restart();
     lines_.show({fmt::format("{}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} images/s", where_, report.step,
                              steps_, report.mean_loss, 100.0 * report.accuracy, report.images_per_second)});
+  }
+  void timed(const std::vector<TimedMachine>& machines) override { lines_.line(text_of(machines)); }
+  void begin_job(const std::string&, const std::string&, double) override {}
+  void epoch(const std::string&, const EpochReport&) override {}
+  void progress(const std::vector<RunningJob>& running) override {
+    if (running.empty() || !lines_.size() || (shown_ && since_.seconds() < lines_.output().seconds_between)) return;
+    shown_ = true;
+    since_.restart();
+    std::vector<std::string> live;
+    for (const RunningJob& each : running) live.push_back(text_of(each));
+    lines_.show(live);
+  }
+  void lose(const JobPart& part) override {
+    lines_.line(printable(fmt::format("{}: left {} after step {}, and goes on elsewhere: {}", part.job, part.machine,
+                                      part.steps, part.why),
+                          1000));
   }
   void finish_rung(const RungResult& result, bool is_best) override {
     lines_.line(rung_line(space_, ladder_, result) + (is_best ? "; the best so far" : ""));
@@ -114,6 +133,20 @@ class SearchJson : public SearchOutput {
     put_line({{"event", "begin"}, {"trial", job.trial}, {"rung", job.rung + 1}, {"steps", steps}});
   }
   void step(const StepReport&) override {}
+  void timed(const std::vector<TimedMachine>& machines) override {
+    for (const TimedMachine& each : machines) {
+      put_line({{"event", "machine"}, {"machine", each.name}, {"gflops", each.gflops}});
+    }
+  }
+  void begin_job(const std::string& job, const std::string& machine, double) override {
+    put_line({{"event", "place"}, {"rung", job}, {"machine", machine}});
+  }
+  void epoch(const std::string&, const EpochReport&) override {}
+  void progress(const std::vector<RunningJob>&) override {}
+  void lose(const JobPart& part) override {
+    put_line(
+        {{"event", "lost"}, {"rung", part.job}, {"machine", part.machine}, {"steps", part.steps}, {"why", part.why}});
+  }
   void finish_rung(const RungResult& result, bool is_best) override {
     Json line{{"event", "rung"}};
     line.update(Json::parse(line_of(space_, result)));

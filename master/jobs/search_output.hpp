@@ -4,8 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "master/jobs/job_book.hpp"
+#include "master/jobs/job_watch.hpp"
 #include "master/jobs/next_job.hpp"
-#include "train/observer.hpp"
 
 namespace convoy {
 
@@ -15,6 +16,7 @@ struct SearchStart {
   std::string data;
   std::string folder;
   std::size_t done = 0;  ///< rungs that were finished before
+  int at_once = 1;       ///< rungs that are under way at the same time
 };
 
 struct SearchEnd {
@@ -25,14 +27,16 @@ struct SearchEnd {
   const RungResult* best = nullptr;  ///< null where no trial has a result
 };
 
-class SearchOutput {
+/// As a JobWatch, the output hears of the rungs that machines train side by side.
+class SearchOutput : public JobWatch {
  public:
-  virtual ~SearchOutput() = default;
   virtual void begin(const SearchStart& start) = 0;
-  virtual void notice(const std::string& text) = 0;
-  /// A rung is begun; `steps` is the number of steps at its end.
+  /// A rung is begun, or chosen to begin when a machine is free; `steps` is the number of steps at its end.
   virtual void begin_rung(const Job& job, long steps) = 0;
+  /// A step of the only rung that is trained.
   virtual void step(const StepReport& report) = 0;
+  /// A machine that trained a rung was lost, and the rung goes on elsewhere.
+  virtual void lose(const JobPart& part) = 0;
   virtual void finish_rung(const RungResult& result, bool is_best) = 0;
   virtual void end(const SearchEnd& end, const RungResults& results) = 0;
 };

@@ -33,7 +33,7 @@ using TrialSetting = std::vector<std::string>;
 
 enum class Method : std::uint8_t { grid, random, tpe };
 
-/// What of the test images is compared.
+/// What of the images for validation, or else of the test images, is compared.
 enum class Metric : std::uint8_t { accuracy, loss };
 
 /// The numbers of training images after which a trial is tested, and goes on only if it is among the best.
@@ -52,9 +52,10 @@ struct Budget {
 
 struct Space {
   std::string file;
-  std::string net;   ///< net file, as it was written
-  int net_line = 0;  ///< where it was written
-  std::string data;  ///< data set, as it was written; may be empty
+  std::string net;         ///< net file, as it was written
+  int net_line = 0;        ///< where it was written
+  std::string data;        ///< data set, as it was written; may be empty
+  double val_split = 0.0;  ///< fraction of the training images that is set aside to judge trials; 0 for none
   Method method = Method::tpe;
   Metric metric = Metric::accuracy;
   std::uint64_t seed = 1;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "master/jobs/space.hpp"
@@ -16,6 +17,13 @@ enum class TrialOutcome : std::uint8_t {
   refused    ///< the net does not take this setting; nothing was trained
 };
 
+/// A rung that is to be trained.
+struct Job {
+  int trial = 1;  ///< counted from 1
+  int rung = 0;
+  TrialSetting setting;
+};
+
 /// A rung that a trial has come to the end of.
 struct RungResult {
   int trial = 1;  ///< counted from 1, in the order in which trials began
@@ -26,10 +34,21 @@ struct RungResult {
   double accuracy = std::numeric_limits<double>::quiet_NaN();  ///< of the test images, a fraction; NaN if not tested
   double loss = std::numeric_limits<double>::quiet_NaN();      ///< mean over the test images; NaN if not tested
   std::string why = {};                                        ///< why the trial diverged or was refused
-  double seconds = 0.0;  ///< of the rung, as far as it was trained without a break
+  double seconds =
+      0.0;  ///< of the rung, as far as it was trained without a break; with several trials at once, on all machines
+  std::string machine = {};  ///< with several trials at once, the machine that ended the rung
 };
 
-/// In the order in which the rungs were finished.
+/// The result of a trial that the net does not take.
+inline RungResult refused_result(const Job& job, std::string why) {
+  return {.trial = job.trial,
+          .rung = job.rung,
+          .setting = job.setting,
+          .outcome = TrialOutcome::refused,
+          .why = std::move(why)};
+}
+
+/// In the order in which the rungs were finished; with several trials at once, in the order in which they were chosen.
 using RungResults = std::vector<RungResult>;
 
 /// What a search makes small; infinite for a trial that diverged or was refused.

@@ -50,7 +50,8 @@ RungResult result_from(const Json& line, const Space& space) {
                     .accuracy = number_or_nan(line, "accuracy"),
                     .loss = number_or_nan(line, "loss"),
                     .why = line.value("why", ""),
-                    .seconds = line.at("seconds").get<double>()};
+                    .seconds = line.at("seconds").get<double>(),
+                    .machine = line.value("machine", "")};
   const Json& setting = line.at("setting");
   if (setting.size() != space.parameters.size())
     fail("it sets {} fields, not {}", setting.size(), space.parameters.size());
@@ -93,6 +94,7 @@ std::string line_of(const Space& space, const RungResult& result) {
   line["setting"] = std::move(setting);
   if (!result.why.empty()) line["why"] = result.why;
   line["seconds"] = result.seconds;
+  if (!result.machine.empty()) line["machine"] = result.machine;
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -48,8 +48,9 @@ std::string rung_line(const Space& space, const Ladder& ladder, const RungResult
     return fmt::format("trial {}{}: {} after {} images: {}; {}", result.trial, rung, outcome_word(result.outcome),
                        result.images, printable(result.why, 300), setting);
   }
-  return fmt::format("trial {}{}: {} after {} images; {}; {:.0f} s", result.trial, rung, figures(result), result.images,
-                     setting, result.seconds);
+  const std::string machine = result.machine.empty() ? "" : printable(" on " + result.machine);
+  return fmt::format("trial {}{}: {} after {} images; {}; {:.0f} s{}", result.trial, rung, figures(result),
+                     result.images, setting, result.seconds, machine);
 }
 
 std::vector<std::string> best_table(const Space& space, const Ladder& ladder, const RungResults& results,

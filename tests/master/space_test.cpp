@@ -57,6 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadSpace{"Images", with_fields("images: -3\n"), {"s.yaml:2", "images is '-3'"}},
         BadSpace{"HalfAnImage", with_fields("images: 10.5\n"), {"s.yaml:2", "images is 10.5", "whole number"}},
         BadSpace{"NanHours", with_fields("hours: nan\n"), {"s.yaml:2", "hours is 'nan'", "a number from"}},
+        BadSpace{"ValSplit", with_fields("trials: 3\nval_split: 1\n"), {"s.yaml:3", "val_split is '1'"}},
         BadSpace{"Method", with_fields("trials: 3\nmethod: anneal\n"), {"s.yaml:3", "'anneal'", "grid, random or tpe"}},
         BadSpace{"Metric", with_fields("trials: 3\nmetric: speed\n"), {"s.yaml:3", "'speed'", "accuracy or loss"}},
         BadSpace{"Seed", with_fields("trials: 3\nseed: -1\n"), {"s.yaml:3", "seed", "whole number"}},

@@ -1,0 +1,207 @@
+#include "master/commands/job_dispatcher.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "master/jobs/schedule.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+/// A job that is lost so often without a step in between has failed.
+constexpr int kMostLossesOfAJob = 5;
+/// How long a run waits for its slave, in seconds, which asks to join twice a second.
+constexpr double kAwaitSlave = 15.0;
+
+double predicted_seconds(const JobToDo& job, const JobMachine& machine) {
+  if ((machine.slave && !job.has_trunk) || job.unfit.contains(machine.name) || machine.speed <= 0.0) return kNever;
+  return static_cast<double>(std::max(1L, job.steps - job.done)) * job.operations / machine.speed;
+}
+
+}  // namespace
+
+void JobDispatcher::Bell::ring() {
+  const std::lock_guard lock(mutex_);
+  rung_ = true;
+  bell_.notify_one();
+}
+
+void JobDispatcher::Bell::wait(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  bell_.wait_for(lock, most, [this] { return rung_; });
+  rung_ = false;
+}
+
+JobDispatcher::JobDispatcher(Parts parts, std::list<JobToDo>& jobs)
+    : parts_(std::move(parts)),
+      jobs_(jobs),
+      machines_(parts_.cluster, parts_.master_jobs, parts_.net, parts_.measure, parts_.watch,
+                [this] { bell_.ring(); }) {}
+
+void JobDispatcher::run(const std::atomic<bool>& stop) {
+  while (!(all_over() || stopping_) || any_run()) turn(stop);
+  machines_.stop();
+  if (fatal_) std::rethrow_exception(fatal_);
+}
+
+void JobDispatcher::stop() {
+  stopping_ = true;
+  for (JobMachine& machine : machines_.all()) {
+    if (machine.run) machine.run->stop();
+  }
+}
+
+bool JobDispatcher::all_over() const { return std::ranges::all_of(jobs_, &JobToDo::over); }
+
+bool JobDispatcher::any_run() {
+  return std::ranges::any_of(machines_.all(), [](const JobMachine& each) { return each.run != nullptr; });
+}
+
+void JobDispatcher::turn(const std::atomic<bool>& stop) {
+  constexpr auto kTurn = std::chrono::milliseconds(200);
+  if (stop) this->stop();
+  if (!stopping_) machines_.look();
+  for (JobMachine& machine : machines_.all()) {
+    if (machine.run) take_news(machine);
+  }
+  if (!stopping_ && machines_.settled()) place();
+  show();
+  bell_.wait(kTurn);
+}
+
+void JobDispatcher::place() {
+  constexpr double kAtLeast = 1e-3;  // so that a machine that is about to end its job is not free yet
+  auto& machines = machines_.all();
+  std::vector<double> busy;
+  for (const JobMachine& machine : machines) {
+    busy.push_back(machine.run ? std::max(machine.left, kAtLeast) : machines_.usable(machine) ? 0.0 : kNever);
+  }
+  std::vector<JobToDo*> waiting;
+  std::vector<std::vector<double>> seconds;
+  for (JobToDo& job : jobs_) {
+    if (job.over || job.running) continue;
+    waiting.push_back(&job);
+    seconds.emplace_back();
+    for (const JobMachine& machine : machines) seconds.back().push_back(predicted_seconds(job, machine));
+  }
+  const std::vector<PlacedJob> placed = longest_first(seconds, busy);
+  for (const PlacedJob& each : placed) {
+    if (each.from > 0.0) continue;
+    begin(*waiting[each.job], machines[each.machine], each.to);
+  }
+  if (placed.empty() && !waiting.empty() && !any_run()) tell_of_no_machine(waiting);
+}
+
+void JobDispatcher::begin(JobToDo& job, JobMachine& machine, double seconds) {
+  JobRun::Parts parts{.options = options_on(job.options, job.net.training.batch, machine.slave),
+                      .command_line = parts_.command_line,
+                      .data = job.data,
+                      .line = machines_.line_to(machine),
+                      .keys = machines_.keys()};
+  std::error_code ignored;
+  parts.options.resume = std::filesystem::exists(parts.options.out + "/config.yaml", ignored);
+  job.running = true;
+  machine.job = &job;
+  machine.left = seconds;
+  // Where no machine was timed, nothing is known of its seconds.
+  parts_.watch.begin_job(job.name, machine.name, parts_.cluster.slaves > 0 ? seconds : kNever);
+  machine.run = std::make_unique<JobRun>(std::move(parts), [this] { bell_.ring(); });
+  told_of_no_machine_ = false;
+}
+
+void JobDispatcher::take_news(JobMachine& machine) {
+  JobToDo& job = *machine.job;
+  const std::optional<JobRunEnd> end = machine.run->end();
+  JobNews news = machine.run->take_news();
+  for (const std::string& text : news.notices) parts_.watch.notice(job.name + ": " + text);
+  for (const EpochReport& each : news.epochs) parts_.watch.epoch(job.name, each);
+  if (news.step) {
+    machine.left = news.step->seconds_left;
+    job.last = std::move(*news.step);
+  }
+  if (end) return take_end(machine, *end);
+  if (!machine.run->joined() && machine.run->seconds() > kAwaitSlave) machine.run->stop();
+}
+
+void JobDispatcher::take_end(JobMachine& machine, const JobRunEnd& end) {
+  JobToDo& job = *machine.job;
+  machine.run.reset();
+  machine.job = nullptr;
+  job.running = false;
+  job.last.reset();
+  JobPart part{.job = job.name,
+               .machine = machine.name,
+               .outcome = end.outcome,
+               .steps = end.begun ? end.steps : job.done,
+               .images = end.begun ? (end.steps - end.first_step) * job.net.training.batch : 0,
+               .seconds = end.seconds,
+               .accuracy = end.accuracy,
+               .loss = end.loss,
+               .why = end.why,
+               .diverged = end.diverged};
+  // A run that was to wait no longer for its slave ends as one that was interrupted.
+  if (part.outcome == JobOutcome::interrupted && !stopping_) {
+    part.outcome = JobOutcome::lost;
+    part.why = "the slave did not come back";
+  }
+  settle(job, machine, part, end);
+  parts_.owner.on_leave(job, part);
+  if (end.fatal && !fatal_) fatal_ = end.fatal;
+  if (fatal_) stop();
+}
+
+/// What follows from how a job left a machine. A job that nothing more can be done for has failed.
+void JobDispatcher::settle(JobToDo& job, JobMachine& machine, JobPart& part, const JobRunEnd& end) {
+  const bool gained = part.steps > job.done;
+  job.done = std::max(job.done, part.steps);
+  if (end.gone || (part.outcome == JobOutcome::lost && !end.unfit)) {
+    machines_.lose(machine);
+  } else {
+    machine.seen = wire::Clock::now();
+    machine.losses = 0;
+  }
+  if (part.outcome == JobOutcome::lost) {
+    job.losses = gained ? 0 : job.losses + 1;
+    job.why = part.why;
+    if (end.unfit || !gained) job.unfit.insert(machine.name);
+    if (job.losses >= kMostLossesOfAJob) {
+      part.outcome = JobOutcome::failed;
+      part.why = fmt::format("{} machines in a row were lost before its next step; the last: {}", job.losses, part.why);
+    }
+  }
+  job.over = part.outcome == JobOutcome::finished || part.outcome == JobOutcome::failed;
+}
+
+/// Jobs wait, and nothing is under way: either no machine is there, or none can take them.
+void JobDispatcher::tell_of_no_machine(const std::vector<JobToDo*>& waiting) {
+  const bool any =
+      std::ranges::any_of(machines_.all(), [this](const JobMachine& each) { return machines_.usable(each); });
+  if (any) {
+    for (JobToDo* job : waiting) fail_unplaceable(*job);
+  } else if (!std::exchange(told_of_no_machine_, true)) {
+    parts_.watch.notice("no machine is there for the jobs that are left; start a slave with:");
+    parts_.watch.notice(fmt::format("  {}", machines_.how_to_join()));
+  }
+}
+
+void JobDispatcher::fail_unplaceable(JobToDo& job) {
+  JobPart part{.job = job.name, .machine = "none", .outcome = JobOutcome::failed, .steps = job.done, .why = job.why};
+  if (part.why.empty()) part.why = "slaves cannot train a net without convolutions; give --master-jobs 1";
+  job.over = true;
+  parts_.owner.on_leave(job, part);
+}
+
+void JobDispatcher::show() {
+  std::vector<RunningJob> running;
+  for (const JobMachine& machine : machines_.all()) {
+    if (!machine.run || !machine.job->last) continue;
+    const JobToDo& job = *machine.job;
+    running.push_back({.job = job.name, .machine = machine.name, .steps = job.steps, .report = *job.last});
+  }
+  parts_.watch.progress(running);
+}
+
+}  // namespace convoy
