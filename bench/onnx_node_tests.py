@@ -31,9 +31,9 @@ import warnings
 import import_models
 
 # Operators that `import` knows (docs/nets.md): on maps or lists that depend on images ...
-ELEMENTWISE = ("Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Swish Gelu PRelu Dropout Identity Cast "
-               "Add Sub Mul Div Sum").split()
-ON_MAPS = ("Conv MaxPool AveragePool GlobalAveragePool GlobalMaxPool ReduceMean ReduceMax BatchNormalization LRN Concat "
+ELEMENTWISE = ("Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Celu Softplus Swish Mish Gelu PRelu Dropout Identity "
+               "Cast Add Sub Mul Div Sum").split()
+ON_MAPS = ("Conv ConvTranspose MaxPool AveragePool GlobalAveragePool GlobalMaxPool ReduceMean ReduceMax BatchNormalization LRN Concat "
            "Flatten Reshape Squeeze Unsqueeze Expand Transpose Pad Slice Split GroupNormalization InstanceNormalization "
            "LayerNormalization Resize Upsample").split()
 ON_LISTS = "Gemm MatMul Softmax LogSoftmax Flatten".split()

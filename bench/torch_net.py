@@ -119,7 +119,37 @@ class LayerNorm(torch.nn.LayerNorm):
     """Normalises the channels at each position."""
 
     def forward(self, maps):
-        return super().forward(maps.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return super().forward(maps.movedim(1, -1)).movedim(-1, 1)
+
+
+class BatchNorm(torch.nn.BatchNorm2d):
+    """Normalises the channels of maps, or the outputs of a dense layer."""
+
+    def _check_input_dim(self, input):
+        pass
+
+
+class TransposedConv(torch.nn.Module):
+    """A transposed convolution whose weights have the order of Convoy's files: those of the convolution of spread maps."""
+
+    def __init__(self, layer, channels):
+        super().__init__()
+        self.groups = layer.get("groups", 1)
+        self.stride, self.dilation = pair(layer.get("stride", 1)), pair(layer.get("dilation", 1))
+        self.pad, self.more = pair(layer.get("pad", 0)), pair(layer.get("output_pad", 0))
+        rows, columns = pair(layer["kernel"])
+        self.weight = torch.nn.Parameter(torch.zeros(layer["filters"], channels // self.groups, rows, columns))
+        self.bias = torch.nn.Parameter(torch.zeros(layer["filters"])) if layer.get("bias", True) else None
+
+    def outputs(self, height, width):
+        return tuple((extent - 1) * stride - 2 * pad + dilation * (kernel - 1) + more + 1
+                     for extent, stride, pad, dilation, kernel, more in
+                     zip((height, width), self.stride, self.pad, self.dilation, self.weight.shape[2:], self.more))
+
+    def forward(self, maps):
+        weight = self.weight.unflatten(0, (self.groups, -1)).transpose(1, 2).flatten(0, 1).flip(2, 3)
+        return functional.conv_transpose2d(maps, weight, self.bias, self.stride, self.pad, self.more, self.groups,
+                                           self.dilation)
 
 
 class Net(torch.nn.Module):
@@ -155,7 +185,7 @@ class Net(torch.nn.Module):
             self.steps[name] = torch.nn.Linear(channels * height * width, layer["units"])
             return (layer["units"], 1, 1)
         if kind == "batch_norm":
-            self.steps[name] = torch.nn.BatchNorm2d(channels, layer.get("epsilon", 1e-5), layer.get("momentum", 0.1))
+            self.steps[name] = BatchNorm(channels, layer.get("epsilon", 1e-5), layer.get("momentum", 0.1))
         elif kind == "response_norm":
             self.steps[name] = torch.nn.LocalResponseNorm(layer.get("size", 5), layer.get("alpha", 1e-4),
                                                           layer.get("beta", 0.75), layer.get("k", 1.0))
@@ -166,6 +196,14 @@ class Net(torch.nn.Module):
             self.steps[name] = LayerNorm(channels, layer.get("epsilon", 1e-5), layer.get("affine", True))
         elif kind == "prelu":
             self.steps[name] = torch.nn.PReLU(channels, layer.get("slope", 0.25))
+        elif kind == "conv_transpose":
+            step = self.steps[name] = TransposedConv(layer, channels)
+            return (layer["filters"], *step.outputs(height, width))
+        elif kind == "resize":
+            if "size" in layer:
+                return (channels, *pair(layer["size"]))
+            return (channels, *(math.floor(extent * factor + 1e-6)
+                                for extent, factor in zip((height, width), pair(layer["factor"]))))
         elif kind == "upsample":
             rows, columns = pair(layer["factor"])
             return (channels, height * rows, width * columns)
@@ -205,7 +243,11 @@ class Net(torch.nn.Module):
             return functional.hardtanh(layer.get("alpha", 1 / 6) * maps + layer.get("beta", 0.5), 0.0, 1.0)
         if kind == "elu":
             return functional.elu(maps, layer.get("alpha", 1.0))
-        if kind in ("selu", "softplus", "silu", "gelu"):
+        if kind == "gelu":
+            return functional.gelu(maps, approximate=layer.get("approximate", "none"))
+        if kind == "celu":
+            return functional.celu(maps, layer.get("alpha", 1.0))
+        if kind in ("selu", "softplus", "silu", "mish"):
             return getattr(functional, kind)(maps)
         if kind == "hard_swish":
             return functional.hardswish(maps)
@@ -227,6 +269,12 @@ class Net(torch.nn.Module):
             return functional.interpolate(maps, scale_factor=[float(factor) for factor in pair(layer["factor"])],
                                           mode="bilinear" if bilinear else "nearest",
                                           align_corners=False if bilinear else None)
+        if kind == "resize":
+            bilinear = layer.get("mode", "nearest") == "bilinear"
+            factors = [float(factor) for factor in pair(layer["factor"])] if "factor" in layer else None
+            return functional.interpolate(maps, size=pair(layer["size"]) if factors is None else None,
+                                          scale_factor=factors, mode="bilinear" if bilinear else "nearest",
+                                          align_corners=layer.get("align_corners", False) if bilinear else None)
         if kind == "pad_channels":
             return functional.pad(maps, (0, 0, 0, 0, layer.get("before", 0), layer.get("after", 0)))
         if kind == "global_average_pool":

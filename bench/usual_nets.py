@@ -162,7 +162,40 @@ def small_nets():
         return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), *[PreActivation(16) for _ in range(3)], nn.BatchNorm2d(16), nn.ReLU(),
                              nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(16, 10))
 
-    return {"nin": (in_network, 32), "preact-resnet": (preactivation, 32), "lenet-view": (LeNet, 32),
+    class UNet(nn.Module):
+        """A U-Net of two levels: maps become smaller, and larger again by a transposed convolution and by interpolation."""
+
+        def __init__(self):
+            super().__init__()
+            self.down1, self.down2 = nn.Conv2d(3, 12, 3, padding=1), nn.Conv2d(12, 24, 3, 2, 1)
+            self.down3, self.bn = nn.Conv2d(24, 32, 3, 2, 1), nn.BatchNorm2d(32)
+            self.up2 = nn.ConvTranspose2d(32, 24, 3, stride=2, padding=1, output_padding=1)
+            self.mix2, self.mix1 = nn.Conv2d(48, 16, 3, padding=1), nn.Conv2d(28, 16, 3, padding=1)
+            self.last = nn.Linear(16, 10)
+
+        def forward(self, x):
+            one = functional.mish(self.down1(x))
+            two = functional.celu(self.down2(one))
+            three = functional.mish(self.bn(self.down3(two)))
+            two = functional.gelu(self.mix2(cat((self.up2(three), two), 1)), approximate="tanh")
+            larger = functional.interpolate(two, size=one.shape[2:], mode="bilinear", align_corners=True)
+            smaller = functional.interpolate(functional.relu(self.mix1(cat((larger, one), 1))), scale_factor=0.6)
+            return self.last(smaller.mean((2, 3)))
+
+    class NormedPerceptron(nn.Module):
+        """Dense layers with norms behind their activations, and a residual sum."""
+
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 5, 4)
+            self.fc1, self.fc2, self.fc3 = nn.Linear(392, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+            self.bn, self.ln, self.slopes = nn.BatchNorm1d(64), nn.LayerNorm(64), nn.PReLU(64)
+
+        def forward(self, x):
+            x = self.bn(functional.relu(self.fc1(flatten(functional.relu(self.conv(x)), 1))))
+            return self.fc3(self.slopes(x + self.ln(self.fc2(x))))
+
+    return {"unet": (UNet, 32), "normed-mlp": (NormedPerceptron, 32), "nin": (in_network, 32), "preact-resnet": (preactivation, 32), "lenet-view": (LeNet, 32),
             "cifar-resnet": (CifarResNet, 32), "padded": (Padded, 32), "means": (Means, 32),
             "maxima": (Maxima, 32), "branches": (Branches, 32), "mlp-bn": (perceptron, 32), "vgg-mini": (small_vgg, 32),
             "norms": (Norms, 32)}

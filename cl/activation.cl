@@ -1,6 +1,6 @@
 // Activations that no convolution includes. The source is compiled for one of them, with its number in the macro
-// ACTIVATION: 5 clip, 6 hard sigmoid, 7 ELU, 8 SELU, 9 softplus, 10 SiLU, 11 hard swish, 12 GELU. `alpha` and `beta` are
-// the numbers of Activation (core/stage.hpp). A comparison with NaN is false, so comparisons name what is cut off.
+// ACTIVATION: 5 clip, 6 hard sigmoid, 7 ELU, 8 SELU, 9 softplus, 10 SiLU, 11 hard swish, 12 GELU, 13 GELU by tanh,
+// 14 mish, 15 CELU. `alpha` and `beta` are the numbers of Activation (core/stage.hpp). A comparison with NaN is false, so comparisons name what is cut off.
 
 #define SELU_ALPHA 1.67326319217681884765625f
 #define SELU_GAMMA 1.05070102214813232421875f
@@ -8,6 +8,9 @@
 float logistic(float x) { return 1.0f / (1.0f + exp(-x)); }
 // The probability that a standard normal number is below x.
 float normal_below(float x) { return 0.5f * (1.0f + erf(x * 0.70710678118654752440f)); }
+float softened(float x) { return (x > 0.0f ? x : 0.0f) + log1p(exp(-fabs(x))); }
+// The tanh in the approximation of a GELU.
+float height_of_gelu(float x) { return tanh(0.79788456080286535588f * (x + 0.044715f * x * x * x)); }
 
 float activated(float x, float alpha, float beta) {
 #if ACTIVATION == 5
@@ -20,17 +23,23 @@ float activated(float x, float alpha, float beta) {
 #elif ACTIVATION == 8
   return SELU_GAMMA * (x > 0.0f ? x : SELU_ALPHA * expm1(x));
 #elif ACTIVATION == 9
-  return (x > 0.0f ? x : 0.0f) + log1p(exp(-fabs(x)));
+  return softened(x);
 #elif ACTIVATION == 10
   return x * logistic(x);
 #elif ACTIVATION == 11
   return x * (x <= -3.0f ? 0.0f : x >= 3.0f ? 1.0f : (x + 3.0f) / 6.0f);
 #elif ACTIVATION == 12
   return x * normal_below(x);
+#elif ACTIVATION == 13
+  return x * 0.5f * (1.0f + height_of_gelu(x));
+#elif ACTIVATION == 14
+  return x * tanh(softened(x));
+#elif ACTIVATION == 15
+  return x > 0.0f ? x : alpha * expm1(x / alpha);
 #endif
 }
 
-// Returns the gradient with respect to the input. `kept` is the activation's output, or its input from number 10 on.
+// Returns the gradient with respect to the input. `kept` is the activation's output, or its input for the numbers 10 to 14.
 float gradient_of(float kept, float gradient, float alpha, float beta) {
 #if ACTIVATION == 5
   return kept <= alpha || kept >= beta ? 0.0f : gradient;
@@ -50,6 +59,15 @@ float gradient_of(float kept, float gradient, float alpha, float beta) {
 #elif ACTIVATION == 12
   const float density = 0.39894228040143267794f * exp(-0.5f * kept * kept);
   return gradient * (normal_below(kept) + kept * density);
+#elif ACTIVATION == 13
+  const float height = height_of_gelu(kept);
+  const float slope = 0.79788456080286535588f * (1.0f + 3.0f * 0.044715f * kept * kept);
+  return gradient * 0.5f * (1.0f + height + kept * (1.0f - height * height) * slope);
+#elif ACTIVATION == 14
+  const float height = tanh(softened(kept));
+  return gradient * (height + kept * logistic(kept) * (1.0f - height * height));
+#elif ACTIVATION == 15
+  return kept > 0.0f ? gradient : gradient * (kept / alpha + 1.0f);
 #endif
 }
 

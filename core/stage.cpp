@@ -31,6 +31,8 @@ void check(const Activation& activation, const std::string& stage) {
     fail("stage {}: activation with the numbers {} and {}: they must lie between -1000 and 1000", stage, alpha, beta);
   } else if (kind == Activation::Kind::elu && alpha < 0.0F) {
     fail("stage {}: elu with alpha {}: it must be at least 0", stage, alpha);
+  } else if (kind == Activation::Kind::celu && !(alpha >= 1e-3F)) {
+    fail("stage {}: celu with alpha {}: it must be at least 0.001", stage, alpha);
   }
 }
 
@@ -54,12 +56,27 @@ void check(const GroupNorm& norm, const Stage& stage) {
   }
 }
 
-void check(const Upsampling& by, const Stage& stage) {
-  if (by.rows < 1 || by.columns < 1 || by.rows > kLargestExtent / stage.height ||
-      by.columns > kLargestExtent / stage.width) {
-    fail("stage {}: maps of {}x{} cannot be made {}x{} times as large; expected factors from 1 on and extents up to {}",
-         stage.name, stage.height, stage.width, by.rows, by.columns, kLargestExtent);
+/// Throws Error unless the result has such an extent, and its places are numbers.
+void check(Resizing::Mode mode, const Resizing::Axis& axis, int extent, const std::string& stage) {
+  const auto [result, step, start] = axis;
+  if (result < 1 || result > kLargestExtent) {
+    fail("stage {}: maps cannot be resized to {} rows or columns; expected 1 to {}", stage, result, kLargestExtent);
   }
+  if (!(step >= 0.0 && step <= kLargestExtent && std::abs(start) <= kLargestExtent)) {
+    fail("stage {}: maps cannot be resized by steps of {} from {} on; expected 0 to {}, and a start of at most this",
+         stage, step, start, kLargestExtent);
+  }
+  const bool whole = step >= 1.0 && start >= 0.0 && std::floor(step) == step && std::floor(start) == start;
+  if (mode == Resizing::Mode::spread && !(whole && start + (extent - 1) * step < result)) {
+    fail("stage {}: {} rows or columns cannot be spread over {} by steps of {} from {} on", stage, extent, result, step,
+         start);
+  }
+}
+
+void check(const Resizing& by, const Stage& stage) {
+  if (by.mode > Resizing::Mode::spread) fail("stage {}: maps are resized in an unknown way", stage.name);
+  check(by.mode, by.rows, stage.height, stage.name);
+  check(by.mode, by.columns, stage.width, stage.name);
 }
 
 bool is_rate(float rate) { return rate >= 0.0F && rate <= kLargestRate; }
@@ -104,18 +121,45 @@ Box hull(const Box& a, const Box& b) {
 Shape input_shape(const Stage& stage, int batch) { return {batch, stage.channels, stage.height, stage.width}; }
 
 Shape conv_shape(const Stage& stage, int batch, int filters) {
-  if (stage.kind == StageKind::upsample) {
-    return {batch, filters, stage.height * stage.upsampling.rows, stage.width * stage.upsampling.columns};
+  if (stage.kind == StageKind::resize) {
+    return {batch, filters, stage.resizing.rows.extent, stage.resizing.columns.extent};
   }
   const Convolution& conv = stage.conv;
   return {batch, filters, window_output(stage.height, conv.reach_h(), conv.stride_h, conv.pad.top, conv.pad.bottom),
           window_output(stage.width, conv.reach_w(), conv.stride_w, conv.pad.left, conv.pad.right)};
 }
 
-Between bilinear_at(int at, int factor, int extent) {
-  const double place = std::max(0.0, (at + 0.5) / factor - 0.5);
+namespace {
+
+/// Returns the element at a place, which is rounded down. Without a start the place is rounded to float first: PyTorch takes the
+/// same elements then. With one, places that rounding has put just below a whole number count as this number.
+int nearest_at(int at, const Resizing::Axis& axis, int extent) {
+  constexpr double kRounding = 1e-9;
+  double place = static_cast<float>(static_cast<double>(at) * static_cast<float>(axis.step));
+  if (axis.start != 0.0) place = axis.start + at * axis.step + kRounding * (1.0 + at * axis.step);
+  return static_cast<int>(std::clamp(std::floor(place), 0.0, extent - 1.0));
+}
+
+Between linear_at(int at, const Resizing::Axis& axis, int extent) {
+  const double place = std::clamp(axis.start + at * axis.step, 0.0, extent - 1.0);
   const int first = static_cast<int>(place);
   return {first, std::min(first + 1, extent - 1), place - first};
+}
+
+}  // namespace
+
+std::vector<Between> elements_of(Resizing::Mode mode, const Resizing::Axis& axis, int extent) {
+  std::vector<Between> all(static_cast<std::size_t>(axis.extent), {-1, -1, 0.0});
+  if (mode == Resizing::Mode::spread) {
+    for (int i = 0; i < extent; ++i) all[static_cast<std::size_t>(axis.start + i * axis.step)] = {i, i, 0.0};
+    return all;
+  }
+  for (int at = 0; at < axis.extent; ++at) {
+    const int nearest = nearest_at(at, axis, extent);
+    all[static_cast<std::size_t>(at)] =
+        mode == Resizing::Mode::linear ? linear_at(at, axis, extent) : Between{nearest, nearest, 0.0};
+  }
+  return all;
 }
 
 Shape pooled_shape(const Pooling& pool, const Shape& in) {
@@ -185,7 +229,7 @@ void validate(const Stage& stage) {
       fail("stage {}: {} channels cannot be shuffled as {} equal groups", stage.name, stage.channels, stage.shuffle);
     }
     if (stage.kind == StageKind::group_norm) check(stage.group_norm, stage);
-    if (stage.kind == StageKind::upsample) check(stage.upsampling, stage);
+    if (stage.kind == StageKind::resize) check(stage.resizing, stage);
   }
   if (conv.groups < 1 || stage.channels % conv.groups != 0 || conv.filters % conv.groups != 0) {
     fail("stage {}: {} channels and {} filters cannot be divided into {} equal groups", stage.name, stage.channels,
@@ -227,7 +271,7 @@ void validate(const Stage& stage) {
 }
 
 FilterRange channels_for(const Stage& stage, FilterRange filters) {
-  if (stage.kind == StageKind::channels || stage.kind == StageKind::upsample) return filters;
+  if (stage.kind == StageKind::channels || stage.kind == StageKind::resize) return filters;
   if (stage.kind == StageKind::group_norm) {
     const int group = stage.channels / stage.group_norm.groups;
     const int first = filters.first / group * group;

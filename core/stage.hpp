@@ -63,7 +63,10 @@ struct Activation {
     softplus,      ///< log(1 + e^x)
     silu,          ///< x times sigmoid(x) (Elfwing et al., Neural Networks 107, 2018)
     hard_swish,    ///< x times x / 6 + 1/2, which is held between 0 and 1 (Howard et al., ICCV 2019)
-    gelu           ///< x times the probability that a standard normal number is below x (Hendrycks and Gimpel, 2016)
+    gelu,          ///< x times the probability that a standard normal number is below x (Hendrycks and Gimpel, 2016)
+    gelu_tanh,     ///< a GELU whose probability is approximated by tanh (in the same paper)
+    mish,          ///< x tanh(softplus(x)) (Misra, BMVC 2020)
+    celu           ///< x, or alpha (e^(x / alpha) - 1) for negative x (Barron, 2017)
   } kind = Kind::relu;
   float alpha = 0.0F;
   float beta = 0.0F;
@@ -82,7 +85,8 @@ inline constexpr Activation Activation::tanh{Kind::tanh};
 /// and does not compute it in place.
 constexpr bool derivative_from_output(Activation::Kind kind) {
   using Kind = Activation::Kind;
-  return kind != Kind::silu && kind != Kind::hard_swish && kind != Kind::gelu;
+  return kind != Kind::silu && kind != Kind::hard_swish && kind != Kind::gelu && kind != Kind::gelu_tanh &&
+         kind != Kind::mish;
 }
 
 /// The operation that pooling applies to each window.
@@ -186,24 +190,34 @@ struct GroupNorm {
   bool operator==(const GroupNorm&) const = default;
 };
 
-/// Makes maps larger by whole factors. Nearest: each element becomes rows x columns equal elements. Bilinear: between
-/// the elements' centres values change linearly, and beyond the outermost centres they are constant (PyTorch's
-/// interpolate with align_corners=False).
-struct Upsampling {
-  int rows = 1;     ///< factor of the height
-  int columns = 1;  ///< factor of the width
-  bool bilinear = false;
-  bool operator==(const Upsampling&) const = default;
+/// Makes maps of other rows and columns. Rows and columns are made one after the other, in any order.
+struct Resizing {
+  enum class Mode : std::uint8_t {
+    nearest,  ///< each element is the one of the map at its place, which is rounded down
+    linear,   ///< each element lies between two of the map; outside of the outermost ones values stay the same
+    spread    ///< the map's elements stand apart, with zeros between and behind them
+  } mode = Mode::nearest;
+  /// The rows or columns of the result. Element i of nearest and linear has the place start + i * step in the map. With
+  /// spread, element i of the map becomes element start + i * step of the result, and both numbers are whole.
+  struct Axis {
+    int extent = 1;
+    double step = 1.0;
+    double start = 0.0;
+    bool operator==(const Axis&) const = default;
+  };
+  Axis rows;
+  Axis columns;
+  bool operator==(const Resizing&) const = default;
 };
 
-/// The two elements of a row or column of `extent` elements between which element `at` of the upsampled row or column
-/// lies.
+/// What an element of a resized row or column is made of: the elements `first` and `second` of the map's row or column.
 struct Between {
-  int first;
+  int first;  ///< -1 for a zero
   int second;
   double weight;  ///< weight of the second element; the first has 1 - weight
 };
-Between bilinear_at(int at, int factor, int extent);
+/// Returns what the elements of the result's rows or columns are made of, for maps with `extent` of them.
+std::vector<Between> elements_of(Resizing::Mode mode, const Resizing::Axis& axis, int extent);
 
 /// The operation that makes a stage's maps, before the layers in `after`.
 enum class StageKind : std::uint8_t {
@@ -212,7 +226,7 @@ enum class StageKind : std::uint8_t {
   response_norm,  ///< normalises over neighbouring channels
   shuffle,        ///< the identity with channels in another order (Stage::shuffle)
   group_norm,     ///< normalises over groups of channels of a sample (Stage::group_norm)
-  upsample,       ///< makes maps larger (Stage::upsampling)
+  resize,         ///< makes maps of other rows and columns (Stage::resizing)
 };
 
 /// A convolution, or another operation of StageKind, and the channel layers after it.
@@ -231,8 +245,8 @@ struct Stage {
   /// Used where `kind` is shuffle: the number of groups, each of consecutive channels. The maps are the first channel
   /// of each group, then the second of each, and so on (Zhang et al., CVPR 2018).
   int shuffle = 1;
-  GroupNorm group_norm;   ///< used where `kind` is group_norm
-  Upsampling upsampling;  ///< used where `kind` is upsample
+  GroupNorm group_norm;  ///< used where `kind` is group_norm
+  Resizing resizing;     ///< used where `kind` is resize
   bool operator==(const Stage&) const = default;
 };
 

@@ -97,4 +97,43 @@ void cut_square_out(std::span<std::uint8_t> pixels, const FeatureShape& shape, i
   }
 }
 
+namespace {
+
+/// A number above 0 and below 1.
+double between_0_and_1(Random& random) { return (random.next() + 0.5) / 4294967296.0; }
+
+/// The logarithm of a number of the gamma distribution with this shape. For shapes below 1 the number itself may be too small for
+/// a double.
+double log_of_gamma(double shape, Random& random) {
+  if (shape < 1.0) {
+    const double rest = std::log(between_0_and_1(random)) / shape;
+    return log_of_gamma(shape + 1.0, random) + rest;
+  }
+  const double d = shape - 1.0 / 3.0;
+  const double c = 1.0 / std::sqrt(9.0 * d);
+  for (;;) {
+    const double x = random.normal();
+    const double root = 1.0 + c * x;
+    const double uniform = between_0_and_1(random);
+    if (root <= 0.0) continue;
+    const double v = root * root * root;
+    if (std::log(uniform) < 0.5 * x * x + d - d * v + d * std::log(v)) return std::log(d * v);
+  }
+}
+
+}  // namespace
+
+double draw_share(double alpha, Random& random) {
+  const double one = log_of_gamma(alpha, random);
+  const double other = log_of_gamma(alpha, random);
+  return 1.0 / (1.0 + std::exp(other - one));
+}
+
+void mix_pixels(std::span<std::uint8_t> pixels, std::span<const std::uint8_t> other, int share) {
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const int sum = share * pixels[i] + (kWholeShare - share) * other[i] + kWholeShare / 2;
+    pixels[i] = static_cast<std::uint8_t>(sum / kWholeShare);
+  }
+}
+
 }  // namespace convoy

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint64_t kShuffleStream = std::uint64_t{5} << 32;
 constexpr std::uint64_t kAugmentStream = std::uint64_t{6} << 32;
+constexpr std::uint64_t kMixStream = std::uint64_t{1} << 62;  // streams of images go on with the epochs
 
 /// The random numbers for one image in one epoch. They do not depend on the image's place in the order.
 Random drawn_for(std::uint64_t seed, int epoch, int image) {
@@ -140,6 +141,23 @@ int Batches::fill(int epoch, int index, Images& images, std::vector<int>& labels
   if (!images_.files.empty()) take_photographs({epoch, index}, images.pixels);
   std::ranges::fill(images.pixels.samples(valid, batch_ - valid), std::uint8_t{0});
   return valid;
+}
+
+Mixture Batches::mix(int epoch, int index, Images& images, std::span<const int> classes) const {
+  if (part_ != Part::training || augment_.mixup == 0.0) return {};
+  Random random(seed_, kMixStream + static_cast<std::uint64_t>(epoch) * static_cast<std::uint64_t>(count()) +
+                           static_cast<std::uint64_t>(index));
+  const auto share = static_cast<int>(std::lround(draw_share(augment_.mixup, random) * kWholeShare));
+  std::vector<int> order(classes.size());
+  std::iota(order.begin(), order.end(), 0);
+  random.shuffle(order);
+  Mixture made{.others = {}, .share = static_cast<double>(share) / kWholeShare};
+  const Pixels before = images.pixels;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    made.others.push_back(classes[static_cast<std::size_t>(order[i])]);
+    mix_pixels(images.pixels.sample(static_cast<int>(i)), before.sample(order[i]), share);
+  }
+  return made;
 }
 
 void Batches::take_photographs(Place place, Pixels& pixels) const {

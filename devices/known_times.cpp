@@ -108,20 +108,25 @@ std::string describe(const GroupNorm& norm) {
   return fmt::format("{} groups normalised{}", groups, by_position ? " by position" : "");
 }
 
-std::string describe(const Upsampling& by) {
-  const auto& [rows, columns, bilinear] = by;
-  return fmt::format("{}x{} times as large{}", rows, columns, bilinear ? ", bilinear" : "");
+std::string describe(const Resizing::Axis& axis) {
+  const auto& [extent, step, start] = axis;
+  return fmt::format("{} by {} from {}", extent, step, start);
+}
+
+std::string describe(const Resizing& by) {
+  const auto& [mode, rows, columns] = by;
+  return fmt::format("resized in mode {} to {}, {}", static_cast<int>(mode), describe(rows), describe(columns));
 }
 
 }  // namespace
 
 std::string describe_work(const Stage& stage) {
   [[maybe_unused]] const auto& [name, channels, height, width, conv, after, moments, kind, norm, from, shuffle,
-                                group_norm, upsampling] = stage;
+                                group_norm, resizing] = stage;
   std::string text = fmt::format("{}x{}x{}, kind {}, {}, {}, {} moments", channels, height, width,
                                  static_cast<int>(kind), describe(conv), describe(norm), moments);
   if (kind == StageKind::group_norm) text += "; " + describe(group_norm);
-  if (kind == StageKind::upsample) text += "; " + describe(upsampling);
+  if (kind == StageKind::resize) text += "; " + describe(resizing);
   for (const ChannelLayer& layer : after)
     text += "; " + std::visit([](const auto& each) { return describe(each); }, layer);
   return text;

@@ -27,7 +27,8 @@ std::string previous_in(const std::string& folder) { return folder + "/checkpoin
 
 /// The extents in PyTorch's form: (filters, channels, rows, columns) for convolutions, (units, inputs) for dense
 /// layers, and one extent for biases.
-std::vector<std::int64_t> dims_of(const Shape& shape, bool convolution) {
+std::vector<std::int64_t> dims_of(const Shape& shape, bool convolution, bool dense) {
+  if (dense) return {shape.n, static_cast<std::int64_t>(shape.sample_size())};
   if (convolution) return {shape.n, shape.c, shape.h, shape.w};
   if (shape.c == 1) return {shape.n};
   return {shape.n, shape.c};
@@ -49,7 +50,8 @@ void for_each_tensor(const Cut& cut, Model& model, bool moments, Visit visit) {
     const std::vector<ParameterSpec> specs = parameters_of(cut.trunk[s], cut.trunk[s].conv.filters);
     for (std::size_t p = 0; p < specs.size(); ++p) {
       const bool convolution = p == 0 && cut.trunk[s].kind == StageKind::convolution && !cut.has_list(s);
-      visit_parameter(specs[p].name, dims_of(specs[p].shape, convolution), model.trunk[s].parameters[p]);
+      visit_parameter(specs[p].name, dims_of(specs[p].shape, convolution, p == 0 && cut.is_dense(s)),
+                      model.trunk[s].parameters[p]);
     }
   }
   for (auto& state : model.head) {

@@ -167,34 +167,46 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samp
 }
 
 template <class T>
+double Head<T>::share_of(std::span<const int> classes) const {
+  if (class_weights_.empty()) return 1.0;
+  double weights = 0.0;
+  for (const int label : classes) weights += static_cast<double>(class_weights_.at(static_cast<std::size_t>(label)));
+  return static_cast<double>(classes.size()) / weights;
+}
+
+template <class T>
+double Head<T>::loss_by(int label, double share, std::span<const T> row, std::span<T> gradient) const {
+  invariant(label >= 0 && label < static_cast<int>(row.size()), "labels lie within the classes");
+  if (!softmax_) return squared_error<T>(row, label, gradient);
+  if (class_weights_.empty()) return cross_entropy<T>(row, label, label_smoothing_, gradient);
+  const double loss = share * weighted_cross_entropy<T>(row, label, label_smoothing_, class_weights_, gradient);
+  for (T& value : gradient) value *= static_cast<T>(share);
+  return loss;
+}
+
+template <class T>
 BatchLoss Head<T>::loss(const Labels& labels, int count, SampleRange samples) {
-  invariant(static_cast<int>(labels.classes.size()) >= count && count <= batch_,
-            "there is a label for each counted sample");
+  const auto counted = static_cast<std::size_t>(count);
+  invariant(labels.classes.size() >= counted && count <= batch_, "there is a label for each counted sample");
+  invariant(!labels.mixed() || labels.others.size() >= counted, "each mixed sample has two labels");
   const BasicTensor<T>& outputs = value(steps_.size());
   BasicTensor<T>& gradient = slopes_.back();
   std::ranges::fill(rows_of(gradient, samples), T{0});
   BatchLoss loss;
   // The batch's losses are divided by the sum of its labels' weights, where others are divided by their count.
-  double share = 1.0;
-  if (!class_weights_.empty()) {
-    double weights = 0.0;
-    for (const int label : std::span(labels.classes).first(static_cast<std::size_t>(count)))
-      weights += static_cast<double>(class_weights_.at(static_cast<std::size_t>(label)));
-    share = count / weights;
-  }
+  const double share = share_of(std::span(labels.classes).first(counted));
+  const double other_share = labels.mixed() ? share_of(std::span(labels.others).first(counted)) : 1.0;
+  std::vector<T> other(labels.mixed() ? static_cast<std::size_t>(outputs.shape().sample_size()) : 0);
   for (int n = samples.first; n < std::min(count, samples.first + samples.count); ++n) {
     const int label = labels.classes[static_cast<std::size_t>(n)];
     const auto row = outputs.sample(n);
     const auto slope_row = gradient.sample(n);
-    invariant(label >= 0 && label < static_cast<int>(row.size()), "labels lie within the classes");
-    double hard = 0.0;
-    if (!softmax_) {
-      hard = squared_error<T>(row, label, slope_row);
-    } else if (class_weights_.empty()) {
-      hard = cross_entropy<T>(row, label, label_smoothing_, slope_row);
-    } else {
-      hard = share * weighted_cross_entropy<T>(row, label, label_smoothing_, class_weights_, slope_row);
-      for (T& value : slope_row) value *= static_cast<T>(share);
+    double hard = loss_by(label, share, row, slope_row);
+    if (labels.mixed()) {
+      const double less = 1.0 - labels.share;
+      hard = labels.share * hard + less * loss_by(labels.others[static_cast<std::size_t>(n)], other_share, row, other);
+      for (std::size_t c = 0; c < other.size(); ++c)
+        slope_row[c] = static_cast<T>(labels.share) * slope_row[c] + static_cast<T>(less) * other[c];
     }
     loss.sum += labels.taught() ? taught_loss<T>(row, labels.soft.sample(n), labels, hard, slope_row) : hard;
     for (T& value : slope_row) value *= static_cast<T>(loss_weight_ / count);

@@ -45,7 +45,8 @@ class Head {
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass) { return forward(maps, pass, all()); }
   /// Returns the unweighted loss of the last forward's outputs, over those of `samples` that are among the first
   /// `count` of the batch. Prepares for backward the gradient of the mean over `count` samples. There must be at least `count`
-  /// labels. With a teacher's probabilities the loss is taught_loss(), in which softmax_cross_entropy is the hard loss.
+  /// labels. With a teacher's probabilities the loss is taught_loss(), in which softmax_cross_entropy is the hard loss. An
+  /// output counts as correct where it is that of Labels::classes, of mixed images, too.
   BatchLoss loss(const Labels& labels, int count, SampleRange samples);
   BatchLoss loss(const Labels& labels, int count) { return loss(labels, count, all()); }
   /// Returns the gradient of the mean loss, times the loss's weight, by the maps, in the maps' shape; `samples` of it
@@ -85,6 +86,11 @@ class Head {
   void add_step(const Layer& layer, int& features, const MakeDense<T>& make);
   /// The input of step `index`; for the index after the last step, the input of the loss.
   const BasicTensor<T>& value(std::size_t index) const { return index == 0 ? *maps_ : outputs_[index - 1]; }
+  /// Returns the factor of the losses of samples of these classes, where classes have weights: their number divided by the sum
+  /// of their weights.
+  double share_of(std::span<const int> classes) const;
+  /// Returns the loss of one sample by its label, times `share`; `gradient` receives the gradient by the outputs in `row`.
+  double loss_by(int label, double share, std::span<const T> row, std::span<T> gradient) const;
   void forward_step(std::size_t index, const Pass& pass, SampleRange samples);
   void backward_step(std::size_t index, SampleRange samples);
 

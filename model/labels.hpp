@@ -1,4 +1,5 @@
-// What a net is to learn of the images of a batch: their classes, and with a teacher the probabilities that it gives them.
+// What a net is to learn of the images of a batch: their classes, with mixed images two for each, and with a teacher the
+// probabilities that it gives them.
 #pragma once
 
 #include <initializer_list>
@@ -17,10 +18,15 @@ struct Labels {
   Labels(std::initializer_list<int> of_images) : classes(of_images) {}
 
   std::vector<int> classes;  ///< one for each image
+  /// Where images are mixed, the class of the other image in each. The loss is `share` times the one by `classes`, plus 1 -
+  /// share times the one by `others` (Zhang et al., mixup, ICLR 2018). Empty where no images are mixed.
+  std::vector<int> others;
+  double share = 1.0;
   Tensor soft;  ///< (batch, classes): the teacher's probabilities at the temperature; empty without a teacher
   double temperature = 1.0;
   double mix = 0.0;  ///< weight of the teacher's part of the loss, from 0 to 1; see Teaching
 
+  bool mixed() const { return !others.empty(); }
   bool taught() const { return soft.size() > 0; }
   /// The labels of `count` images from `first` on.
   Labels part(int first, int count) const;

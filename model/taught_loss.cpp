@@ -35,6 +35,8 @@ Labels Labels::part(int first, int count) const {
   Labels some(std::vector<int>(classes.begin() + first, classes.begin() + first + count));
   some.temperature = temperature;
   some.mix = mix;
+  some.share = share;
+  if (mixed()) some.others.assign(others.begin() + first, others.begin() + first + count);
   if (!taught()) return some;
   some.soft = Tensor(Shape{count, soft.shape().c});
   std::ranges::copy(soft.samples(first, count), some.soft.data());

@@ -1,6 +1,7 @@
 #include "model/torch_weights.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "core/text.hpp"
@@ -27,6 +28,20 @@ std::string modules_in(const SafetensorsFile& file) {
   return fmt::format("{}{}", fmt::join(modules, ", "), more ? ", ..." : "");
 }
 
+/// The order of a layer's weights in PyTorch, where it is another one: that of a transposed convolution.
+std::optional<WeightOrder> other_order(const Net& net, const std::string& layer, const NamedTensor& wanted) {
+  const auto found = std::ranges::find(net.layers, layer, &Layer::name);
+  const auto* what = found == net.layers.end() ? nullptr : std::get_if<TransposedConvolution>(&found->spec);
+  if (what == nullptr || wanted.dims.size() != 4) return std::nullopt;
+  const int groups = what->conv.groups;
+  return WeightOrder{groups, static_cast<int>(wanted.dims[1]), what->conv.filters / groups, what->conv.kernel_h,
+                     what->conv.kernel_w};
+}
+
+std::vector<std::int64_t> dims_in(const WeightOrder& order) {
+  return {std::int64_t{order.groups} * order.first, order.second, order.rows, order.columns};
+}
+
 }  // namespace
 
 TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& file, const Net& net,
@@ -46,12 +61,14 @@ TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& 
           "{}",
           file, name, layer, modules_in(from));
     }
-    if (found->dims != wanted.dims) {
+    const auto order = other_order(net, layer, wanted);
+    const std::vector<std::int64_t> dims = order ? dims_in(*order) : wanted.dims;
+    if (found->dims != dims) {
       fail("{}: tensor {} is {}, but {} of the net needs {}; give the right module with --names", file, name,
-           fmt::join(found->dims, "x"), wanted.name, fmt::join(wanted.dims, "x"));
+           fmt::join(found->dims, "x"), wanted.name, fmt::join(dims, "x"));
     }
     require_valid(file, name, found->values);
-    wanted.values = found->values;
+    wanted.values = order ? reordered(found->values, *order) : found->values;
     weights.tensors.push_back(std::move(wanted));
     taken.insert(name);
   }

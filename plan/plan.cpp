@@ -214,7 +214,7 @@ void expect_fits(Exchange exchange, const std::vector<Stage>& trunk) {
   const auto found = std::ranges::find_if(trunk, beyond);
   if (found != trunk.end()) {
     fail(
-        "plan: the exchange {} does not support norms, shuffled channels, upsampling or grouped convolution, which "
+        "plan: the exchange {} does not support norms, shuffled channels, resized maps or grouped convolution, which "
         "stage "
         "{} has; choose --exchange star or ring",
         to_string(exchange), found->name);

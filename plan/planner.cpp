@@ -18,8 +18,7 @@ double predict_seconds(const MemberProfile& member, const Group& group, int filt
 
 /// Returns whether each filter reads only the channel of the same number, or those of its group in a group norm.
 bool channel_by_channel(const Stage& stage) {
-  return stage.kind == StageKind::channels || stage.kind == StageKind::group_norm ||
-         stage.kind == StageKind::upsample ||
+  return stage.kind == StageKind::channels || stage.kind == StageKind::group_norm || stage.kind == StageKind::resize ||
          (stage.conv.groups == stage.channels && stage.conv.filters == stage.channels);
 }
 

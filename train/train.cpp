@@ -224,6 +224,9 @@ class Loop {
                       .squares = training_.net.training.clip > 0.0,
                       .step = step + 1};
       training_.training.fill(at.epoch, given_, images_, labels_.classes);
+      Mixture mixture = training_.training.mix(at.epoch, given_, images_, labels_.classes);
+      labels_.others = std::move(mixture.others);
+      labels_.share = mixture.share;
       if (training_.teach) training_.teach(at.epoch, given_, images_, labels_);
       learner_.give(images_, labels_, pass);
       ++given_;

@@ -24,9 +24,17 @@ Sources sources_of(const flatbuffers::Vector<const fb::Source*>* list) {
   return sources;
 }
 
+Resizing resizing_of(const fb::Resizing& table) {
+  const auto axis = [](const fb::ResizedAxis* from) {
+    return from == nullptr ? Resizing::Axis{} : Resizing::Axis{from->extent(), from->step(), from->start()};
+  };
+  const int mode = within(static_cast<int>(table.mode()), 0, 2, "mode of resizing");
+  return {static_cast<Resizing::Mode>(mode), axis(table.rows()), axis(table.columns())};
+}
+
 ChannelLayer layer_of(const fb::LayerHolder& holder) {
   if (const auto* activation = holder.layer_as_ActivationLayer()) {
-    const int kind = within(static_cast<int>(activation->kind()), 0, 11, "activation kind");
+    const int kind = within(static_cast<int>(activation->kind()), 0, 14, "activation kind");
     return Activation{static_cast<Activation::Kind>(kind), activation->alpha(), activation->beta()};
   }
   if (const auto* pool = holder.layer_as_PoolLayer()) {
@@ -71,12 +79,12 @@ Stage stage_of(const fb::Stage* table) {
               .from = sources_of(table->from()),
               .shuffle = table->shuffle(),
               .group_norm = {},
-              .upsampling = {}};
+              .resizing = {}};
   if (const fb::ResponseNorm* norm = table->norm()) stage.norm = {norm->size(), norm->alpha(), norm->beta(), norm->k()};
   if (const fb::GroupNorm* norm = table->group_norm()) {
     stage.group_norm = {norm->groups(), norm->epsilon(), norm->by_position()};
   }
-  if (const fb::Upsampling* by = table->upsampling()) stage.upsampling = {by->rows(), by->columns(), by->bilinear()};
+  if (const fb::Resizing* by = table->resizing()) stage.resizing = resizing_of(*by);
   if (const auto* after = table->after()) {
     if (after->size() > kMostLayers) fail("a stage has {} layers; the limit is {}", after->size(), kMostLayers);
     for (const fb::LayerHolder* layer : *after) stage.after.push_back(layer_of(*layer));

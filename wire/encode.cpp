@@ -65,11 +65,14 @@ flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
   const auto from = encode(builder, stage.from);
   const fb::ResponseNorm norm(stage.norm.size, stage.norm.alpha, stage.norm.beta, stage.norm.k);
   const auto [groups, epsilon, by_position] = stage.group_norm;
-  const auto [rows, columns, bilinear] = stage.upsampling;
+  const auto [mode, rows, columns] = stage.resizing;
   const auto group_norm = fb::CreateGroupNorm(builder, groups, epsilon, by_position);
-  const auto upsampling = fb::CreateUpsampling(builder, rows, columns, bilinear);
+  const fb::ResizedAxis resized_rows(rows.extent, rows.step, rows.start);
+  const fb::ResizedAxis resized_columns(columns.extent, columns.step, columns.start);
+  const auto resizing =
+      fb::CreateResizing(builder, static_cast<fb::ResizingMode>(mode), &resized_rows, &resized_columns);
   return fb::CreateStage(builder, name, stage.channels, stage.height, stage.width, conv, after, u32(stage.moments),
-                         static_cast<fb::StageKind>(stage.kind), &norm, from, stage.shuffle, group_norm, upsampling);
+                         static_cast<fb::StageKind>(stage.kind), &norm, from, stage.shuffle, group_norm, resizing);
 }
 
 auto encode(Builder& builder, const std::vector<Assignment>& assignments) {

@@ -13,8 +13,15 @@ CONVOY_BOTH inline float logistic(float x) { return 1.0F / (1.0F + expf(-x)); }
 /// Returns the probability that a standard normal number is below x.
 CONVOY_BOTH inline float normal_below(float x) { return 0.5F * (1.0F + erff(x * 0.70710678118654752440F)); }
 
+/// Returns log(1 + e^x).
+CONVOY_BOTH inline float softened(float x) { return (x > 0.0F ? x : 0.0F) + log1pf(expf(-fabsf(x))); }
+/// Returns the tanh in the approximation of a GELU.
+CONVOY_BOTH inline float height_of_gelu(float x) {
+  return tanhf(0.79788456080286535588F * (x + 0.044715F * x * x * x));
+}
+
 /// Applies an activation that activate() does not know, by its number: 5 clip, 6 hard sigmoid, 7 ELU, 8 SELU, 9 softplus,
-/// 10 SiLU, 11 hard swish, 12 GELU. They have kernels of their own, so that those of the others stay small.
+/// 10 SiLU, 11 hard swish, 12 GELU, 13 GELU by tanh, 14 mish, 15 CELU. They have kernels of their own, so that those of the others stay small.
 CONVOY_BOTH inline float activate_apart(int activation, float x, float alpha, float beta) {
   switch (activation) {
     case 5: return x < alpha ? alpha : x > beta ? beta : x;
@@ -24,16 +31,19 @@ CONVOY_BOTH inline float activate_apart(int activation, float x, float alpha, fl
     }
     case 7: return x > 0.0F ? x : alpha * expm1f(x);
     case 8: return kSeluScale * (x > 0.0F ? x : kSeluSlope * expm1f(x));
-    case 9: return (x > 0.0F ? x : 0.0F) + log1pf(expf(-fabsf(x)));
+    case 9: return softened(x);
     case 10: return x * logistic(x);
     case 11: return x * (x <= -3.0F ? 0.0F : x >= 3.0F ? 1.0F : (x + 3.0F) / 6.0F);
     case 12: return x * normal_below(x);
+    case 13: return x * 0.5F * (1.0F + height_of_gelu(x));
+    case 14: return x * tanhf(softened(x));
+    case 15: return x > 0.0F ? x : alpha * expm1f(x / alpha);
     default: return x;
   }
 }
 
-/// Returns the gradient with respect to the input of such an activation. `kept` is its output, or its input from number
-/// 10 on.
+/// Returns the gradient with respect to the input of such an activation. `kept` is its output, or its input for the
+/// numbers 10 to 14.
 CONVOY_BOTH inline float gradient_apart(int activation, float kept, float gradient, float alpha, float beta) {
   switch (activation) {
     case 5: return kept <= alpha || kept >= beta ? 0.0F : gradient;
@@ -50,6 +60,16 @@ CONVOY_BOTH inline float gradient_apart(int activation, float kept, float gradie
       const float density = 0.39894228040143267794F * expf(-0.5F * kept * kept);
       return gradient * (normal_below(kept) + kept * density);
     }
+    case 13: {
+      const float height = height_of_gelu(kept);
+      const float slope = 0.79788456080286535588F * (1.0F + 3.0F * 0.044715F * kept * kept);
+      return gradient * 0.5F * (1.0F + height + kept * (1.0F - height * height) * slope);
+    }
+    case 14: {
+      const float height = tanhf(softened(kept));
+      return gradient * (height + kept * logistic(kept) * (1.0F - height * height));
+    }
+    case 15: return kept > 0.0F ? gradient : gradient * (kept / alpha + 1.0F);
     default: return gradient;
   }
 }

@@ -8,7 +8,7 @@
 #include "kernels/cuda/group_norm_elements.hpp"
 #include "kernels/cuda/map_elements.hpp"
 #include "kernels/cuda/norm_elements.hpp"
-#include "kernels/cuda/upsampling_elements.hpp"
+#include "kernels/cuda/resizing_elements.hpp"
 
 namespace convoy::cuda {
 
@@ -321,8 +321,8 @@ struct AveragePoolGradient {
   X(PositionSlopes)             \
   X(NormaliseGroups)            \
   X(NormaliseGroupsGradient)    \
-  X(Enlarge)                    \
-  X(EnlargeGradient)            \
+  X(Resize)                     \
+  X(ResizeGradient)             \
   X(Drop)                       \
   X(ActivateApart)              \
   X(ActivateApartGradient)      \

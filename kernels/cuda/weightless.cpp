@@ -1,4 +1,6 @@
-// Stages without weights on a GPU: channels that pass, as they are or in another order, norms and upsampling.
+// Stages without weights on a GPU: channels that pass, as they are or in another order, norms and maps of other rows and columns.
+
+#include <vector>
 
 #include "kernels/cuda/convolution.hpp"
 
@@ -133,28 +135,81 @@ class NormalisingGroups : public Weightless {
   cuda::Memory<float> products_;
 };
 
-class Enlarging : public Weightless {
+/// The tables of a ResizedAxis.
+class AxisTables {
  public:
-  Enlarging(cuda::Gpu& gpu, const ShardSpec& spec)
-      : Weightless(gpu, spec),
-        of_{.channels = spec.stage.channels,
-            .first = spec.filters.first,
-            .count = spec.filters.count,
-            .height = spec.stage.height,
-            .width = spec.stage.width,
-            .rows = spec.stage.upsampling.rows,
-            .columns = spec.stage.upsampling.columns,
-            .bilinear = spec.stage.upsampling.bilinear} {}
-
-  void forward(const float* input, const float*, const float*, int, float* maps) override {
-    gpu_.run(cuda::Enlarge{of_, input, maps}, counts_.maps);
+  AxisTables(cuda::Gpu& gpu, Resizing::Mode mode, const Resizing::Axis& axis, int extent)
+      : extent_(extent), result_(axis.extent) {
+    const std::vector<Between> all = elements_of(mode, axis, extent);
+    std::vector<int> first;
+    std::vector<int> second;
+    std::vector<float> weight;
+    std::vector<int> begin(static_cast<std::size_t>(extent), 0);
+    std::vector<int> end(static_cast<std::size_t>(extent), 0);
+    for (const Between& each : all) {
+      const int made = static_cast<int>(first.size());
+      first.push_back(each.first);
+      second.push_back(each.second);
+      weight.push_back(static_cast<float>(each.weight));
+      for (const int at : {each.first, each.second}) {
+        if (at < 0) continue;
+        int& behind = end[static_cast<std::size_t>(at)];
+        if (behind == 0) begin[static_cast<std::size_t>(at)] = made;
+        behind = made + 1;
+      }
+    }
+    first_ = on_gpu(gpu, first);
+    second_ = on_gpu(gpu, second);
+    weight_ = on_gpu(gpu, weight);
+    begin_ = on_gpu(gpu, begin);
+    end_ = on_gpu(gpu, end);
   }
-  void input_gradient(const float*, const float* gradient, const float*, float* input_gradient) override {
-    gpu_.run(cuda::EnlargeGradient{of_, gradient, input_gradient}, counts_.input);
+
+  cuda::ResizedAxis axis() const {
+    return {extent_, result_, first_.data(), second_.data(), weight_.data(), begin_.data(), end_.data()};
   }
 
  private:
-  cuda::Enlargement of_;
+  template <class T>
+  static cuda::Memory<T> on_gpu(cuda::Gpu& gpu, const std::vector<T>& values) {
+    cuda::Memory<T> memory(gpu, values.size(), "places of resized maps");
+    gpu.write_bytes(memory.data(), values.data(), values.size() * sizeof(T));
+    return memory;
+  }
+
+  int extent_;
+  int result_;
+  cuda::Memory<int> first_;
+  cuda::Memory<int> second_;
+  cuda::Memory<float> weight_;
+  cuda::Memory<int> begin_;
+  cuda::Memory<int> end_;
+};
+
+class ResizingMaps : public Weightless {
+ public:
+  ResizingMaps(cuda::Gpu& gpu, const ShardSpec& spec)
+      : Weightless(gpu, spec),
+        rows_(gpu, spec.stage.resizing.mode, spec.stage.resizing.rows, spec.stage.height),
+        columns_(gpu, spec.stage.resizing.mode, spec.stage.resizing.columns, spec.stage.width),
+        of_{.channels = spec.stage.channels,
+            .first = spec.filters.first,
+            .count = spec.filters.count,
+            .linear = spec.stage.resizing.mode == Resizing::Mode::linear,
+            .rows = rows_.axis(),
+            .columns = columns_.axis()} {}
+
+  void forward(const float* input, const float*, const float*, int, float* maps) override {
+    gpu_.run(cuda::Resize{of_, input, maps}, counts_.maps);
+  }
+  void input_gradient(const float*, const float* gradient, const float*, float* input_gradient) override {
+    gpu_.run(cuda::ResizeGradient{of_, gradient, input_gradient}, counts_.input);
+  }
+
+ private:
+  AxisTables rows_;
+  AxisTables columns_;
+  cuda::ResizedMaps of_;
 };
 
 }  // namespace
@@ -163,7 +218,7 @@ std::unique_ptr<CudaConvolution> make_cuda_weightless(cuda::Gpu& gpu, const Shar
   switch (spec.stage.kind) {
     case StageKind::response_norm: return std::make_unique<NormalisingResponse>(gpu, spec);
     case StageKind::group_norm: return std::make_unique<NormalisingGroups>(gpu, spec);
-    case StageKind::upsample: return std::make_unique<Enlarging>(gpu, spec);
+    case StageKind::resize: return std::make_unique<ResizingMaps>(gpu, spec);
     default: return std::make_unique<PassingChannels>(gpu, spec);
   }
 }

@@ -27,6 +27,27 @@ T normal_below(T x) {
   return T{0.5} * (T{1} + std::erf(x * static_cast<T>(std::numbers::sqrt2 / 2)));
 }
 
+/// The approximation of normal_below(x) by tanh (Hendrycks and Gimpel, 2016), and its derivative.
+template <class T>
+struct GeluByTanh {
+  T share;
+  T slope;
+
+  explicit GeluByTanh(T x) {
+    constexpr auto kCube = T(0.044715);
+    constexpr auto kRoot = static_cast<T>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);  // of 2 / pi
+    const T height = std::tanh(kRoot * (x + kCube * x * x * x));
+    share = T{0.5} * (T{1} + height);
+    slope = T{0.5} * (T{1} - height * height) * kRoot * (T{1} + T{3} * kCube * x * x);
+  }
+};
+
+/// log(1 + e^x): e^x alone would be infinite for large x.
+template <class T>
+T softened(T x) {
+  return (x > T{0} ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
+}
+
 /// An activation with the type of its numbers.
 template <class T>
 struct ActivationNumbers {
@@ -48,11 +69,13 @@ T activated(T x, const ActivationNumbers<T>& with) {
   }
   if constexpr (kind == Kind::elu) return x > T{0} ? x : with.alpha * std::expm1(x);
   if constexpr (kind == Kind::selu) return T{kSeluGamma} * (x > T{0} ? x : T{kSeluAlpha} * std::expm1(x));
-  // e^x alone would be infinite for large x.
-  if constexpr (kind == Kind::softplus) return (x > T{0} ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
+  if constexpr (kind == Kind::softplus) return softened(x);
   if constexpr (kind == Kind::silu) return x * logistic(x);
   if constexpr (kind == Kind::hard_swish) return x * (x <= T{-3} ? T{0} : x >= T{3} ? T{1} : (x + T{3}) / T{6});
   if constexpr (kind == Kind::gelu) return x * normal_below(x);
+  if constexpr (kind == Kind::gelu_tanh) return x * GeluByTanh<T>(x).share;
+  if constexpr (kind == Kind::mish) return x * std::tanh(softened(x));
+  if constexpr (kind == Kind::celu) return x > T{0} ? x : with.alpha * std::expm1(x / with.alpha);
 }
 
 /// Returns the gradient with respect to x from the gradient dy with respect to y = activated(x). `kept` is y, or x
@@ -83,6 +106,15 @@ T activation_gradient(T kept, T dy, const ActivationNumbers<T>& with) {
     constexpr double kHighest = std::numbers::inv_sqrtpi / std::numbers::sqrt2;  // of the normal density
     return dy * (normal_below(kept) + kept * static_cast<T>(kHighest) * std::exp(T{-0.5} * kept * kept));
   }
+  if constexpr (kind == Kind::gelu_tanh) {
+    const GeluByTanh<T> by(kept);
+    return dy * (by.share + kept * by.slope);
+  }
+  if constexpr (kind == Kind::mish) {
+    const T height = std::tanh(softened(kept));
+    return dy * (height + kept * logistic(kept) * (T{1} - height * height));
+  }
+  if constexpr (kind == Kind::celu) return kept > T{0} ? dy : dy * (kept / with.alpha + T{1});
 }
 
 /// Calls work with the kind as a compile-time constant, so that compilers can vectorise its loop.
@@ -102,6 +134,9 @@ void by_kind(Activation::Kind kind, Work work) {
     case Kind::silu: return work(std::integral_constant<Kind, Kind::silu>());
     case Kind::hard_swish: return work(std::integral_constant<Kind, Kind::hard_swish>());
     case Kind::gelu: return work(std::integral_constant<Kind, Kind::gelu>());
+    case Kind::gelu_tanh: return work(std::integral_constant<Kind, Kind::gelu_tanh>());
+    case Kind::mish: return work(std::integral_constant<Kind, Kind::mish>());
+    case Kind::celu: return work(std::integral_constant<Kind, Kind::celu>());
   }
 }
 

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/host/upsampling.hpp"
-
 namespace convoy {
 
 template <class T>
 Weightless<T>::Weightless(const Stage& stage, FilterRange filters, int batch)
-    : stage_(stage), filters_(filters), groups_(stage, filters) {
+    : stage_(stage), filters_(filters), groups_(stage, filters), sizes_(stage) {
   if (stage.kind == StageKind::response_norm)
     bases_ = BasicTensor<T>({batch, filters.count, stage.height, stage.width});
 }
@@ -27,10 +25,8 @@ void Weightless<T>::forward(const BasicTensor<T>& input, SampleRange samples, Ba
       case StageKind::response_norm: normalise(input, n, maps); break;
       case StageKind::shuffle: shuffle(input, n, maps); break;
       case StageKind::group_norm: groups_.normalise(&input.at(n, 0), &maps.at(n, 0)); break;
-      case StageKind::upsample:
-        for (int c = 0; c < filters_.count; ++c) {
-          enlarge(stage_.upsampling, stage_.height, stage_.width, &input.at(n, filters_.first + c), &maps.at(n, c));
-        }
+      case StageKind::resize:
+        for (int c = 0; c < filters_.count; ++c) sizes_.resize(&input.at(n, filters_.first + c), &maps.at(n, c));
         break;
       default: std::copy_n(&input.at(n, filters_.first), maps.shape().sample_size(), &maps.at(n, 0));
     }
@@ -48,10 +44,9 @@ void Weightless<T>::backward(const BasicTensor<T>& input, const BasicTensor<T>& 
       case StageKind::group_norm:
         groups_.differentiate(&input.at(n, 0), &gradient.at(n, 0), &input_gradient.at(n, 0));
         break;
-      case StageKind::upsample:
+      case StageKind::resize:
         for (int c = 0; c < filters_.count; ++c) {
-          enlarge_backward(stage_.upsampling, stage_.height, stage_.width, &gradient.at(n, c),
-                           &input_gradient.at(n, filters_.first + c));
+          sizes_.differentiate(&gradient.at(n, c), &input_gradient.at(n, filters_.first + c));
         }
         break;
       default: std::copy_n(&gradient.at(n, 0), gradient.shape().sample_size(), &input_gradient.at(n, filters_.first));

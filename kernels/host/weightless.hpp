@@ -1,5 +1,5 @@
 // Stages without a convolution as plain loops over NCHW tensors: the identity, a shuffle of channels, response norm, group norm
-// and upsampling.
+// and resizing.
 #pragma once
 
 #include <vector>
@@ -7,6 +7,7 @@
 #include "core/stage.hpp"
 #include "core/tensor.hpp"
 #include "kernels/host/group_norm.hpp"
+#include "kernels/host/resizing.hpp"
 
 namespace convoy {
 
@@ -37,6 +38,7 @@ class Weightless {
   Stage stage_;
   FilterRange filters_;
   GroupNormLoops<T> groups_;
+  ResizingLoops<T> sizes_;
   BasicTensor<T> bases_;  ///< response norm: the numbers that are raised to the power of -beta
 };
 

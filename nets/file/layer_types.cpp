@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <limits>
 
 namespace convoy {
@@ -45,6 +46,17 @@ LayerSpec read_conv(Fields& fields, bool& same) {
   if (fields.has("dilation")) set_pair(fields, "dilation", conv.dilation_h, conv.dilation_w);
   if (fields.has("groups")) conv.groups = fields.integer("groups", 1, kMostUnits);
   return conv;
+}
+
+LayerSpec read_transposed(Fields& fields, bool& same) {
+  TransposedConvolution what{.conv = std::get<Convolution>(read_conv(fields, same))};
+  if (same) fields.fail("pad", "is 'same', which a transposed convolution does not have; expected numbers");
+  if (fields.has("output_pad")) {
+    const auto [rows, columns] = fields.pair("output_pad", 0, kLargestKernel);
+    what.more_rows = rows;
+    what.more_columns = columns;
+  }
+  return what;
 }
 
 template <PoolKind kind>
@@ -95,6 +107,18 @@ LayerSpec read_elu(Fields& fields, bool&) {
   return Activation{Activation::Kind::elu, number_or(fields, "alpha", 0.0, 100.0, 1.0)};
 }
 
+LayerSpec read_celu(Fields& fields, bool&) {
+  return Activation{Activation::Kind::celu, number_or(fields, "alpha", 0.001, 100.0, 1.0)};
+}
+
+LayerSpec read_gelu(Fields& fields, bool&) {
+  const std::string how = fields.has("approximate") ? fields.word("approximate") : "none";
+  if (how != "none" && how != "tanh") {
+    fields.fail("approximate", fmt::format("is '{}'; expected none, or tanh as in PyTorch", how));
+  }
+  return Activation{how == "tanh" ? Activation::Kind::gelu_tanh : Activation::Kind::gelu};
+}
+
 LayerSpec read_batch_norm(Fields& fields, bool&) {
   BatchNorm norm{.name = fields.word("name")};
   if (fields.has("epsilon")) norm.epsilon = static_cast<float>(fields.number("epsilon", 0.0, 1.0));
@@ -130,6 +154,34 @@ LayerSpec read_upsample(Fields& fields, bool&) {
   }
   by.bilinear = mode == "bilinear";
   return by;
+}
+
+/// Reads `size` or `factor`, and where elements are taken from.
+LayerSpec read_resize(Fields& fields, bool&) {
+  constexpr double kFarthest = 1e6;
+  const std::string mode = fields.has("mode") ? fields.word("mode") : "nearest";
+  if (mode != "nearest" && mode != "bilinear") {
+    fields.fail("mode", fmt::format("is '{}'; expected nearest or bilinear", mode));
+  }
+  const bool linear = mode == "bilinear";
+  const bool corners = fields.has("align_corners") && fields.boolean("align_corners");
+  if (fields.has("size") == fields.has("factor"))
+    fields.fail("it has size and factor, or neither; expected one of them");
+  if (fields.has("step") && (corners || fields.has("factor"))) {
+    fields.fail("step", "is given beside align_corners or factor, which decide it; expected one of them");
+  }
+  std::array<Resizing::Axis, 2> axes{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    Resizing::Axis& axis = axes.at(i);
+    axis = {kExtentOfStep, corners ? kStepOfCorners : kStepOfExtents, linear && !corners ? kStartOfCentres : 0.0};
+    if (fields.has("size")) axis.extent = fields.pair("size", 1, kMostUnits).at(i);
+    if (fields.has("step")) axis.step = fields.numbers("step", 2, 0.0, kFarthest).at(i);
+    if (fields.has("start")) axis.start = fields.numbers("start", 2, -kFarthest, kFarthest).at(i);
+    if (!fields.has("factor")) continue;
+    if (corners) fields.fail("factor", "is given beside align_corners; expected size beside it");
+    axis.step = 1.0 / fields.numbers("factor", 2, 1.0 / kLargestKernel, kLargestKernel).at(i);
+  }
+  return Resizing{linear ? Resizing::Mode::linear : Resizing::Mode::nearest, axes[0], axes[1]};
 }
 
 LayerSpec read_dense(Fields& fields, bool&) { return Dense{fields.integer("units", 1, kMostUnits)}; }
@@ -199,6 +251,7 @@ LayerSpec read_shuffle_channels(Fields& fields, bool&) {
 const std::vector<LayerType>& layer_types() {
   static const std::vector<LayerType> types = {
       {"conv", read_conv},
+      {"conv_transpose", read_transposed},
       {"relu", read_activation<Activation::Kind::relu>},
       {"sigmoid", read_activation<Activation::Kind::sigmoid>},
       {"tanh", read_activation<Activation::Kind::tanh>},
@@ -211,7 +264,9 @@ const std::vector<LayerType>& layer_types() {
       {"softplus", read_activation<Activation::Kind::softplus>},
       {"silu", read_activation<Activation::Kind::silu>},
       {"hard_swish", read_activation<Activation::Kind::hard_swish>},
-      {"gelu", read_activation<Activation::Kind::gelu>},
+      {"gelu", read_gelu},
+      {"mish", read_activation<Activation::Kind::mish>},
+      {"celu", read_celu},
       {"batch_norm", read_batch_norm},
       {"response_norm", read_response_norm},
       {"group_norm", read_group_norm},
@@ -219,6 +274,7 @@ const std::vector<LayerType>& layer_types() {
       {"layer_norm", read_layer_norm},
       {"prelu", read_prelu},
       {"upsample", read_upsample},
+      {"resize", read_resize},
       {"max_pool", read_pool<PoolKind::max>},
       {"average_pool", read_pool<PoolKind::average>},
       {"concat", read_plain<Concat>},

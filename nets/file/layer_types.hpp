@@ -19,4 +19,11 @@ const std::vector<LayerType>& layer_types();
 /// Stands for as many groups as the input has channels, until the input is known.
 inline constexpr int kGroupOfEachChannel = 0;
 
+// Numbers of a Resizing that stand for others until the input is known.
+
+inline constexpr int kExtentOfStep = 0;         ///< the input's extent divided by the step
+inline constexpr double kStepOfExtents = -1.0;  ///< the input's extent divided by the result's
+inline constexpr double kStepOfCorners = -2.0;  ///< so that the first and last elements of both are at the same places
+inline constexpr double kStartOfCentres = -1e300;  ///< so that the outer edges of both are at the same places
+
 }  // namespace convoy

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "nets/file/layer_types.hpp"
 #include "nets/file/rates.hpp"
@@ -61,6 +62,44 @@ void resolve(Window& window, bool same, const FeatureShape& input, const Fields&
   }
 }
 
+/// Checks what a transposed convolution cuts off and adds.
+void resolve(const TransposedConvolution& what, const FeatureShape& input, const Fields& fields) {
+  const Convolution& conv = what.conv;
+  const Padding& pad = conv.pad;
+  if (std::max(pad.top, pad.bottom) >= conv.reach_h() || std::max(pad.left, pad.right) >= conv.reach_w()) {
+    fields.fail("pad", fmt::format("cuts off {} {} {} {}; expected less than the kernel, {}x{}", pad.top, pad.left,
+                                   pad.bottom, pad.right, conv.reach_h(), conv.reach_w()));
+  }
+  if (what.more_rows >= std::max(conv.stride_h, conv.dilation_h) ||
+      what.more_columns >= std::max(conv.stride_w, conv.dilation_w)) {
+    fields.fail("output_pad", fmt::format("is [{}, {}]; expected less than the stride or the dilation", what.more_rows,
+                                          what.more_columns));
+  }
+  const Resizing spread = spread_for(what, input.height, input.width);
+  const Convolution of_spread = convolution_of(what);
+  const long values = static_cast<long>(input.channels) * spread.rows.extent * spread.columns.extent;
+  if (values > kMostValues) {
+    fields.fail("stride",
+                fmt::format("spreads maps of {}x{}x{} (channels, rows, columns) over {} values; the limit is {}",
+                            input.channels, input.height, input.width, values, kMostValues));
+  }
+  if (window_output(spread.rows.extent, conv.reach_h(), 1, of_spread.pad.top, of_spread.pad.bottom) < 1 ||
+      window_output(spread.columns.extent, conv.reach_w(), 1, of_spread.pad.left, of_spread.pad.right) < 1) {
+    fields.fail("pad", fmt::format("cuts off all that a kernel of {}x{} makes of {}x{}; make it smaller",
+                                   conv.reach_h(), conv.reach_w(), input.height, input.width));
+  }
+}
+
+void resolve(Resizing::Axis& axis, int extent, const Fields& fields) {
+  constexpr double kLeast = 1e-6;  // that a factor such as 1.1 may lack by rounding
+  if (axis.extent == kExtentOfStep) axis.extent = static_cast<int>(std::floor(extent / axis.step + kLeast));
+  if (axis.extent < 1)
+    fields.fail("factor", fmt::format("{} leaves nothing of {} rows or columns", 1.0 / axis.step, extent));
+  if (axis.step == kStepOfExtents) axis.step = static_cast<double>(extent) / axis.extent;
+  if (axis.step == kStepOfCorners) axis.step = axis.extent > 1 ? (extent - 1.0) / (axis.extent - 1.0) : 0.0;
+  if (axis.start == kStartOfCentres) axis.start = 0.5 * axis.step - 0.5;
+}
+
 template <class Window>
 FeatureShape windows(int channels, const FeatureShape& in, const Window& window) {
   const auto [rows, columns] = reach_of(window);
@@ -72,6 +111,12 @@ FeatureShape output_of(const LayerSpec& spec, const FeatureShape& in) {
   if (const auto* conv = std::get_if<Convolution>(&spec)) {
     return windows(conv->filters, in, *conv);
   }
+  if (const auto* transposed = std::get_if<TransposedConvolution>(&spec)) {
+    const Resizing spread = spread_for(*transposed, in.height, in.width);
+    return windows(transposed->conv.filters, {in.channels, spread.rows.extent, spread.columns.extent},
+                   convolution_of(*transposed));
+  }
+  if (const auto* by = std::get_if<Resizing>(&spec)) return {in.channels, by->rows.extent, by->columns.extent};
   if (const auto* pool = std::get_if<Pooling>(&spec)) {
     return windows(in.channels, in, *pool);
   }
@@ -120,7 +165,7 @@ WrittenLayer read_layer(const std::string& file, const YAML::Node& node, std::si
   written.layer.line = fields.line();
   written.layer.spec = found->read(fields, written.same);
   const LayerSpec& spec = written.layer.spec;
-  const bool draws = std::holds_alternative<Convolution>(spec) || std::holds_alternative<Dense>(spec);
+  const bool draws = convolution_in(written.layer) != nullptr || std::holds_alternative<Dense>(spec);
   if (draws && fields.has("init")) written.layer.init = read_init(fields);
   read_rate(written);
   fields.finish();
@@ -203,14 +248,22 @@ void connect(WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
   LayerSpec& spec = written.layer.spec;
   if (auto* conv = std::get_if<Convolution>(&spec)) resolve(*conv, written.same, input, written.fields);
   if (auto* pool = std::get_if<Pooling>(&spec)) resolve(*pool, written.same, input, written.fields);
-  if (const auto* conv = std::get_if<Convolution>(&spec)) expect_equal_groups(*conv, input, written.fields);
+  if (const auto* transposed = std::get_if<TransposedConvolution>(&spec)) {
+    resolve(*transposed, input, written.fields);
+  }
+  if (auto* by = std::get_if<Resizing>(&spec)) {
+    resolve(by->rows, input.height, written.fields);
+    resolve(by->columns, input.width, written.fields);
+  }
+  const Convolution* conv = convolution_in(written.layer);
+  if (conv != nullptr) expect_equal_groups(*conv, input, written.fields);
   auto* norm = std::get_if<Normalisation>(&spec);
   if (norm != nullptr && norm->norm.groups == kGroupOfEachChannel) norm->norm.groups = input.channels;
   expect_channels(spec, input, written.fields);
   const FeatureShape output = output_of(spec, input);
   const long values = static_cast<long>(output.channels) * output.height * output.width;
   long weights = 0;
-  if (const auto* conv = std::get_if<Convolution>(&spec)) {
+  if (conv != nullptr) {
     weights = static_cast<long>(conv->filters) * (input.channels / conv->groups) * conv->kernel_h * conv->kernel_w;
   }
   if (const auto* dense = std::get_if<Dense>(&spec)) weights = static_cast<long>(dense->units) * input.size();

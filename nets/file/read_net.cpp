@@ -174,6 +174,10 @@ Augmentation read_augmentation(Fields fields, const FeatureShape& input) {
   if (fields.has("brightness")) augment.brightness = fields.number("brightness", 0.0, 1.0);
   if (fields.has("contrast")) augment.contrast = fields.number("contrast", 0.0, 1.0);
   if (fields.has("saturation")) augment.saturation = fields.number("saturation", 0.0, 1.0);
+  if (fields.has("mixup")) augment.mixup = fields.number("mixup", 0.0, 100.0);
+  if (augment.mixup > 0.0 && augment.mixup < 0.01) {
+    fields.fail("mixup", fmt::format("is {}; expected 0.01 to 100, or 0 to mix no images", augment.mixup));
+  }
   if (fields.has("cutout")) augment.cutout = fields.integer("cutout", 0, side);
   if (augment.resized_crop > 0.0 && augment.crop > 0) {
     fields.fail("crop", "and resized_crop both choose the part of an image at random; leave one of them out");

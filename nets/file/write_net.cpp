@@ -21,6 +21,12 @@ struct SpecWriter {
                        conv.groups == 1 ? "" : fmt::format(", groups: {}", conv.groups),
                        conv.bias ? "" : ", bias: false");
   }
+  std::string operator()(const TransposedConvolution& what) const {
+    const std::string text = (*this)(what.conv).substr(std::string("type: conv").size());
+    const bool more = what.more_rows + what.more_columns > 0;
+    return "type: conv_transpose" + text +
+           (more ? fmt::format(", output_pad: [{}, {}]", what.more_rows, what.more_columns) : "");
+  }
   std::string operator()(const Activation& activation) const {
     const auto [kind, alpha, beta] = activation;
     switch (kind) {
@@ -36,6 +42,9 @@ struct SpecWriter {
       case Activation::Kind::silu: return "type: silu";
       case Activation::Kind::hard_swish: return "type: hard_swish";
       case Activation::Kind::gelu: return "type: gelu";
+      case Activation::Kind::gelu_tanh: return "type: gelu, approximate: tanh";
+      case Activation::Kind::mish: return "type: mish";
+      case Activation::Kind::celu: return fmt::format("type: celu, alpha: {}", alpha);
     }
     return "type: relu";
   }
@@ -55,6 +64,11 @@ struct SpecWriter {
   std::string operator()(const Upsampling& by) const {
     return fmt::format("type: upsample, factor: [{}, {}], mode: {}", by.rows, by.columns,
                        by.bilinear ? "bilinear" : "nearest");
+  }
+  std::string operator()(const Resizing& by) const {
+    return fmt::format("type: resize, size: [{}, {}], mode: {}, step: [{}, {}], start: [{}, {}]", by.rows.extent,
+                       by.columns.extent, by.mode == Resizing::Mode::linear ? "bilinear" : "nearest", by.rows.step,
+                       by.columns.step, by.rows.start, by.columns.start);
   }
   std::string operator()(const Concat&) const { return "type: concat"; }
   std::string operator()(const Sum&) const { return "type: add"; }
@@ -136,6 +150,7 @@ std::string augment_fields(const Augmentation& augment) {
   add("brightness", augment.brightness);
   add("contrast", augment.contrast);
   add("saturation", augment.saturation);
+  add("mixup", augment.mixup);
   add("cutout", augment.cutout);
   return text + "}";
 }

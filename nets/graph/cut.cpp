@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "nets/graph/net.hpp"
+#include "nets/graph/division.hpp"
 
 namespace convoy {
 namespace {
@@ -21,12 +21,9 @@ bool starts_head(const Layer& layer) {
   return is<Flatten>(layer) || is<Dense>(layer) || is<SoftmaxCrossEntropy>(layer) || is<SquaredError>(layer);
 }
 
-const FeatureShape& input_of(const Net& net, const Layer& layer) {
-  return layer.inputs[0] == kNetInput ? net.input : net.layers[static_cast<std::size_t>(layer.inputs[0])].output;
-}
-
-/// Returns the layer in the form that stages use if it treats each channel by itself, else nothing.
-std::optional<ChannelLayer> channel_layer(const Net& net, const Layer& layer) {
+/// Returns the layer in the form that stages use if it treats each channel by itself, else nothing. `in` are the maps that it
+/// reads.
+std::optional<ChannelLayer> channel_layer(const Layer& layer, const FeatureShape& in) {
   if (const auto* activation = std::get_if<Activation>(&layer.spec)) return *activation;
   if (const auto* pool = std::get_if<Pooling>(&layer.spec)) return *pool;
   if (const auto* norm = std::get_if<BatchNorm>(&layer.spec)) {
@@ -36,30 +33,24 @@ std::optional<ChannelLayer> channel_layer(const Net& net, const Layer& layer) {
   }
   if (const auto* dropout = std::get_if<Dropout>(&layer.spec)) return *dropout;
   if (!is<GlobalAveragePool>(layer)) return std::nullopt;
-  const FeatureShape& in = input_of(net, layer);
   return Pooling{PoolKind::average, in.height, in.width, in.height, in.width, {}};
 }
 
 /// Assigns the layers of a net, in topological order, to stages and heads.
 class Cutter {
  public:
-  explicit Cutter(const Net& net) : net_(net), values_(net.layers.size()), readers_(net.layers.size(), 0) {
+  explicit Cutter(const Net& net) : net_(net), division_(net), values_(net.layers.size()) {
     cut_.moments = moments_of(net.training.optimizer);
-    for (const Layer& layer : net.layers) {
-      for (const int input : layer.inputs) {
-        if (input != kNetInput) ++readers_[input];
-      }
-    }
   }
 
   Cut run() {
     head_of_.assign(net_.layers.size(), -1);
-    const bool convolves = std::ranges::any_of(net_.layers, is<Convolution>);
     for (std::size_t i = 0; i < net_.layers.size(); ++i) {
       const Layer& layer = net_.layers[i];
       const bool below_head =
           std::ranges::any_of(layer.inputs, [this](int input) { return input != kNetInput && head_of_[input] >= 0; });
-      if (!convolves || starts_head(layer) || below_head) {
+      const bool of_head = below_head || (starts_head(layer) && !division_.before_stages[i]);
+      if (!division_.has_trunk || of_head) {
         add_to_head(i);
       } else {
         values_[i] = add_to_trunk(layer);
@@ -103,8 +94,9 @@ class Cutter {
   /// Whether one layer alone reads the output of `layer`, and, if `layer` is a concatenation, of each of its inputs.
   /// Only then may a reader be appended to the stages that make the output.
   bool has_one_reader(int layer) const {
-    if (layer == kNetInput || readers_[layer] != 1) return false;
+    if (layer == kNetInput || division_.readers[static_cast<std::size_t>(layer)] != 1) return false;
     const Layer& made = net_.layers[layer];
+    if (is<Flatten>(made)) return has_one_reader(made.inputs[0]);
     if (!is<Concat>(made)) return !is<PadChannels>(made) && !is<SliceChannels>(made);
     return std::ranges::all_of(made.inputs, [this](int input) { return has_one_reader(input); });
   }
@@ -123,7 +115,7 @@ class Cutter {
 
   /// Adds a stage that multiplies each channel by a weight of its own, and adds a bias.
   Sources add_scale(const Layer& layer, bool bias, float start, const Sources& from) {
-    const FeatureShape& in = input_of(net_, layer);
+    const FeatureShape& in = shape_of(layer.inputs[0]);
     cut_.lists.resize(cut_.trunk.size());
     cut_.lists.push_back(true);
     const Initialisation init{Initialisation::Kind::constant, start};
@@ -137,7 +129,7 @@ class Cutter {
   }
 
   Sources add_norm(const Layer& layer, const Normalisation& what, const Sources& from) {
-    const Sources made = add_weightless(layer.name, StageKind::group_norm, input_of(net_, layer), from);
+    const Sources made = add_weightless(layer.name, StageKind::group_norm, shape_of(layer.inputs[0]), from);
     cut_.trunk.back().group_norm = what.norm;
     return what.affine ? add_scale(layer, true, 1.0F, made) : made;
   }
@@ -145,7 +137,7 @@ class Cutter {
   /// A PReLU is a ReLU, plus slopes times what the ReLU cuts off.
   Sources add_prelu(const Layer& layer, const PRelu& what, const Sources& from) {
     if (is_stage(from)) start_like_relu(static_cast<std::size_t>(from[0].stage));
-    const FeatureShape& in = input_of(net_, layer);
+    const FeatureShape& in = shape_of(layer.inputs[0]);
     const Sources above = add_weightless(layer.name, StageKind::channels, in, from);
     stage(above[0]).after.emplace_back(Activation::relu);
     const Sources below = add_weightless(layer.name, StageKind::channels, in, from);
@@ -164,19 +156,50 @@ class Cutter {
     if (free) init.kind = Initialisation::Kind::he;
   }
 
-  Sources add_to_trunk(const Layer& layer) {
-    const FeatureShape& in = input_of(net_, layer);
-    const Sources from = value(layer.inputs[0]);
-    if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
-      Stage made{.name = layer.name,
-                 .channels = in.channels,
-                 .height = in.height,
-                 .width = in.width,
-                 .conv = *conv,
-                 .after = {}};
-      made.conv.rate = layer.rate;
-      return add_stage(made, from, layer.init);
+  Sources add_convolution(const Layer& layer, Convolution conv, const FeatureShape& in, const Sources& from) {
+    conv.rate = layer.rate;
+    return add_stage({.name = layer.name,
+                      .channels = in.channels,
+                      .height = in.height,
+                      .width = in.width,
+                      .conv = conv,
+                      .after = {}},
+                     from, layer.init);
+  }
+
+  /// Adds a convolution whose kernel covers the maps, with a filter for each unit.
+  Sources add_dense(const Layer& layer, const Dense& dense, const FeatureShape& in, const Sources& from) {
+    cut_.dense.resize(cut_.trunk.size());
+    cut_.dense.push_back(true);
+    return add_convolution(layer, {.filters = dense.units, .kernel_h = in.height, .kernel_w = in.width}, in, from);
+  }
+
+  Sources add_resized(const Layer& layer, const Resizing& by, const FeatureShape& in, const Sources& from) {
+    const Sources made = add_weightless(layer.name, StageKind::resize, in, from);
+    cut_.trunk.back().resizing = by;
+    return made;
+  }
+
+  /// Adds a convolution of maps whose elements are spread first where the stride asks for it.
+  Sources add_transposed(const Layer& layer, const TransposedConvolution& what, FeatureShape in, Sources from) {
+    const Resizing spread = spread_for(what, in.height, in.width);
+    if (spread.rows.extent != in.height || spread.columns.extent != in.width) {
+      from = add_resized(layer, spread, in, from);
+      in = {in.channels, spread.rows.extent, spread.columns.extent};
     }
+    return add_convolution(layer, convolution_of(what), in, from);
+  }
+
+  Sources add_to_trunk(const Layer& layer) {
+    const FeatureShape& in = shape_of(layer.inputs[0]);
+    const Sources from = value(layer.inputs[0]);
+    expect_maps(layer, in);
+    if (const auto* conv = std::get_if<Convolution>(&layer.spec)) return add_convolution(layer, *conv, in, from);
+    if (const auto* transposed = std::get_if<TransposedConvolution>(&layer.spec)) {
+      return add_transposed(layer, *transposed, in, from);
+    }
+    if (const auto* dense = std::get_if<Dense>(&layer.spec)) return add_dense(layer, *dense, in, from);
+    if (is<Flatten>(layer)) return from;
     if (const auto* norm = std::get_if<ResponseNorm>(&layer.spec)) {
       const Sources made = add_weightless(layer.name, StageKind::response_norm, in, from);
       cut_.trunk.back().norm = *norm;
@@ -185,10 +208,9 @@ class Cutter {
     if (const auto* norm = std::get_if<Normalisation>(&layer.spec)) return add_norm(layer, *norm, from);
     if (const auto* prelu = std::get_if<PRelu>(&layer.spec)) return add_prelu(layer, *prelu, from);
     if (const auto* by = std::get_if<Upsampling>(&layer.spec)) {
-      const Sources made = add_weightless(layer.name, StageKind::upsample, in, from);
-      cut_.trunk.back().upsampling = *by;
-      return made;
+      return add_resized(layer, resizing_of(*by, in.height, in.width), in, from);
     }
+    if (const auto* by = std::get_if<Resizing>(&layer.spec)) return add_resized(layer, *by, in, from);
     if (is<Concat>(layer)) return joined(layer);
     if (is<Sum>(layer) || is<Product>(layer)) return add_join(layer);
     if (const auto* pad = std::get_if<PadChannels>(&layer.spec)) return padded(*pad, from);
@@ -198,7 +220,20 @@ class Cutter {
       cut_.trunk.back().shuffle = shuffle->groups;
       return made;
     }
-    return add_channel_layer(layer, channel_layer(net_, layer).value(), from);
+    return add_channel_layer(layer, channel_layer(layer, in).value(), from);
+  }
+
+  /// Throws Error naming a layer that would need flattened maps of more than one element as channels.
+  void expect_maps(const Layer& layer, const FeatureShape& in) const {
+    if (fits_head(layer)) return;
+    for (const int input : layer.inputs) {
+      if (input == kNetInput || net_.layers[static_cast<std::size_t>(input)].output == shape_of(input)) continue;
+      fail_at(
+          net_, layer,
+          fmt::format("it reads flattened maps of {}x{}; only dense layers, activations and dropout do, so move it in "
+                      "front of the flatten or behind a dense layer",
+                      in.height, in.width));
+    }
   }
 
   Sources joined(const Layer& layer) {
@@ -243,12 +278,12 @@ class Cutter {
         return from;
       }
     }
-    const Sources made = add_weightless(layer.name, StageKind::channels, input_of(net_, layer), from);
+    const Sources made = add_weightless(layer.name, StageKind::channels, shape_of(layer.inputs[0]), from);
     cut_.trunk.back().after.push_back(what);
     return made;
   }
 
-  const FeatureShape& shape_of(int input) const { return input == kNetInput ? net_.input : net_.layers[input].output; }
+  const FeatureShape& shape_of(int input) const { return division_.shape_of(input); }
 
   /// Appends a sum or product to the last of the stages that make its inputs, if no other layer reads this stage's maps and
   /// they are as large as the result. Otherwise it becomes a stage of its own.
@@ -282,20 +317,16 @@ class Cutter {
 
   void add_to_head(std::size_t i) {
     const Layer& layer = net_.layers[i];
-    if (is<Convolution>(layer) || is<Pooling>(layer) || is<GlobalAveragePool>(layer) || is<BatchNorm>(layer) ||
-        is<ResponseNorm>(layer) || is<Concat>(layer) || is<Sum>(layer) || is<Product>(layer) || is<PRelu>(layer) ||
-        is<Normalisation>(layer) || is<Upsampling>(layer) || is<PadChannels>(layer) || is<SliceChannels>(layer) ||
-        is<ShuffleChannels>(layer)) {
+    if (!fits_head(layer)) {
       fail_at(net_, layer,
-              "it follows a flatten or dense layer; convolution, pooling, upsampling, normalisation, prelu and layers "
-              "that join, slice or shuffle channels come before them, so move it up");
+              "the net has no convolution, and no dense layer in front of it; add one in front, or leave it out");
     }
     const int input = layer.inputs[0];
     int& head = head_of_[i];
     if (input != kNetInput) head = head_of_[input];
     if (head < 0) {
       head = static_cast<int>(heads_.size());
-      heads_.push_back({.head = {.maps = input_of(net_, layer), .layers = {}}, .stage = take_maps(layer)});
+      heads_.push_back({.head = {.maps = shape_of(input), .layers = {}}, .stage = take_maps(layer)});
     } else if (input != heads_[head].last) {
       fail_at(net_, layer, "another layer also reads its input; dense layers and the layers after them form a chain");
     }
@@ -307,10 +338,10 @@ class Cutter {
   /// Returns the stage whose maps the head takes. If other layers read these maps too, or they are not the maps of one
   /// stage, a stage is added that copies them.
   int take_maps(const Layer& layer) {
-    if (std::ranges::none_of(net_.layers, is<Convolution>)) return -1;
+    if (!division_.has_trunk) return -1;
     Sources from = value(layer.inputs[0]);
     if (!is_stage(from) || !has_one_reader(layer.inputs[0])) {
-      from = add_weightless(layer.name, StageKind::channels, input_of(net_, layer), from);
+      from = add_weightless(layer.name, StageKind::channels, shape_of(layer.inputs[0]), from);
     }
     return from[0].stage;
   }
@@ -341,9 +372,9 @@ class Cutter {
   };
 
   const Net& net_;
+  Division division_;
   Cut cut_;
   std::vector<Sources> values_;  ///< for each layer of the trunk, the channels that make its output
-  std::vector<int> readers_;     ///< for each layer, the number of layers that read it
   std::vector<int> head_of_;     ///< for each layer, its head as an index into heads_, or -1
   std::vector<Head> heads_;
 };

@@ -42,6 +42,41 @@ struct SliceChannels {
 struct ShuffleChannels {
   int groups = 1;
 };
+/// Makes maps larger by whole factors. Nearest: each element becomes rows x columns equal elements. Bilinear: between the
+/// elements' centres values rise and fall linearly, and outside of the outermost centres they stay the same (PyTorch's
+/// interpolate with align_corners=False).
+struct Upsampling {
+  int rows = 1;     ///< factor of the height
+  int columns = 1;  ///< factor of the width
+  bool bilinear = false;
+};
+/// A transposed convolution (Zeiler et al., Deconvolutional Networks, CVPR 2010): what a convolution does to the gradient of
+/// its maps. It is computed as a convolution of maps whose elements stand `stride` apart, with zeros between them. So weights
+/// are (filter, channel, row, column) as of that convolution: those of PyTorch's ConvTranspose2d with filters and channels
+/// of a group exchanged, and with rows and columns in reverse order.
+struct TransposedConvolution {
+  /// Its stride is the distance of the elements; its padding is what is cut off the result.
+  Convolution conv;
+  int more_rows = 0;  ///< added at the end of the result, to what the other numbers give (PyTorch's output_padding)
+  int more_columns = 0;
+};
+/// How a transposed convolution of maps of height x width spreads their elements.
+Resizing spread_for(const TransposedConvolution& what, int height, int width);
+/// Weights in another order: from (groups * first, second, rows, columns) to (groups * second, first, rows, columns), with rows
+/// and columns reversed. Between a transposed convolution's weights here and in PyTorch, this is the way in both directions.
+struct WeightOrder {
+  int groups = 1;
+  int first = 1;   ///< filters or channels of a group
+  int second = 1;  ///< the other of the two
+  int rows = 1;
+  int columns = 1;
+};
+std::vector<float> reordered(const std::vector<float>& weights, const WeightOrder& from);
+/// The convolution of the maps of spread_for().
+Convolution convolution_of(const TransposedConvolution& what);
+/// The Resizing that makes maps of height x width larger.
+Resizing resizing_of(const Upsampling& by, int height, int width);
+
 /// x, or for negative x a learned slope of its channel times x (He et al., ICCV 2015).
 struct PRelu {
   float slope = 0.25F;  ///< of all channels before training
@@ -71,9 +106,10 @@ struct SquaredError {
   float weight = 1.0F;
 };
 
-using LayerSpec = std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm, Concat,
-                               Sum, Product, PRelu, Normalisation, Upsampling, PadChannels, SliceChannels,
-                               ShuffleChannels, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
+using LayerSpec =
+    std::variant<Convolution, TransposedConvolution, Activation, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm,
+                 Concat, Sum, Product, PRelu, Normalisation, Upsampling, Resizing, PadChannels, SliceChannels,
+                 ShuffleChannels, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
 
 /// How the weights of a convolution or dense layer are initialised. Biases begin at 0.
 struct Initialisation {
@@ -101,8 +137,11 @@ struct Layer {
   float rate = 1.0F;
 };
 
-/// Returns whether a layer has weights: a convolution, a dense layer, a batch norm, another norm that is affine, or a PReLU.
+/// Returns whether a layer has weights: a convolution, transposed or not, a dense layer, a batch norm, another norm that is
+/// affine, or a PReLU.
 bool has_weights(const Layer& layer);
+/// Returns the convolution of a layer, transposed or not; null for other layers.
+const Convolution* convolution_in(const Layer& layer);
 
 /// The schedule by which the learning rate changes.
 struct Schedule {
@@ -154,6 +193,9 @@ struct Augmentation {
   double brightness = 0.0;
   double contrast = 0.0;
   double saturation = 0.0;
+  /// Each image of a batch is mixed with another one; their share is drawn from the distribution Beta(mixup, mixup) once for
+  /// each batch (Zhang et al., mixup, ICLR 2018). 0 mixes none.
+  double mixup = 0.0;
   int cutout = 0;  ///< side of a square of the mean colour at a random place (DeVries and Taylor, 2017); 0 for none
   bool jitters() const { return brightness > 0.0 || contrast > 0.0 || saturation > 0.0; }
   bool operator==(const Augmentation&) const = default;
@@ -198,7 +240,8 @@ Net parse_net(const std::string& text, const std::string& file, const Overrides&
 /// Writes a net as YAML with all settings; parse_net reads the text back to an equal net.
 std::string to_yaml(const Net& net);
 
-/// The layers that the master runs on the output of one stage of the trunk, up to one loss.
+/// The layers that the master runs on the output of one stage of the trunk, up to one loss. Dense layers in front of a layer that
+/// only stages have, such as a batch norm, are stages themselves: convolutions whose kernel covers the maps.
 struct CutHead {
   FeatureShape maps;          ///< extents of one sample of its input (the net's input if there is no trunk)
   std::vector<Layer> layers;  ///< a chain: dense, flatten, activation, dropout; the last is the loss
@@ -213,6 +256,9 @@ struct Cut {
   /// For each stage, whether it is a depthwise convolution of 1x1 that stands for a layer with one weight for each channel,
   /// which files list without rows and columns; stages beyond its end do not.
   std::vector<bool> lists;
+  /// For each stage, whether it is a dense layer, whose weights files list as (units, inputs); stages beyond its end are not.
+  std::vector<bool> dense;
+  bool is_dense(std::size_t stage) const { return stage < dense.size() && dense[stage]; }
   bool has_list(std::size_t stage) const { return stage < lists.size() && lists[stage]; }
 };
 

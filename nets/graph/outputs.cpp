@@ -46,7 +46,7 @@ const Layer* maker_of(const Net& net, const Layer& loss) {
           *layer)) {
     layer = layer_before(net, *layer);
   }
-  return layer != nullptr && is_any<Dense, Convolution>(*layer) ? layer : nullptr;
+  return layer != nullptr && is_any<Dense, Convolution, TransposedConvolution>(*layer) ? layer : nullptr;
 }
 
 }  // namespace

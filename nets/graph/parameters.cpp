@@ -8,9 +8,14 @@ namespace convoy {
 
 bool has_weights(const Layer& layer) {
   const auto* norm = std::get_if<Normalisation>(&layer.spec);
-  return std::holds_alternative<Convolution>(layer.spec) || std::holds_alternative<Dense>(layer.spec) ||
+  return convolution_in(layer) != nullptr || std::holds_alternative<Dense>(layer.spec) ||
          std::holds_alternative<BatchNorm>(layer.spec) || std::holds_alternative<PRelu>(layer.spec) ||
          (norm != nullptr && norm->affine);
+}
+
+const Convolution* convolution_in(const Layer& layer) {
+  if (const auto* transposed = std::get_if<TransposedConvolution>(&layer.spec)) return &transposed->conv;
+  return std::get_if<Convolution>(&layer.spec);
 }
 
 std::vector<std::size_t> tensor_sizes(const Net& net) {
@@ -18,7 +23,7 @@ std::vector<std::size_t> tensor_sizes(const Net& net) {
   for (const Layer& layer : net.layers) {
     const int from = layer.inputs[0];
     const FeatureShape& in = from == kNetInput ? net.input : net.layers[static_cast<std::size_t>(from)].output;
-    if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
+    if (const Convolution* conv = convolution_in(layer)) {
       const auto filters = static_cast<std::size_t>(conv->filters);
       sizes.push_back(filters * static_cast<std::size_t>(in.channels / conv->groups * conv->kernel_h * conv->kernel_w));
       if (conv->bias) sizes.push_back(filters);

@@ -69,8 +69,7 @@ Value Builder::add(const std::string& name, const std::string& fields, const std
   return {.layer = lines_.back().name,
           .dims = {maps.channels, maps.height, maps.width},
           .maps = maps,
-          .transposed_from = {},
-          .of_head = from[0].of_head};
+          .transposed_from = {}};
 }
 
 Value Builder::plain(const std::string& name, const std::string& fields, const Value& from) {
@@ -138,6 +137,34 @@ Value Builder::conv(const std::string& name, const Value& from, const std::vecto
   return made;
 }
 
+Value Builder::transposed(const std::string& name, const Value& from, const TransposedConvolution& what,
+                          std::vector<float> weights, std::vector<float> bias) {
+  const Convolution& conv = what.conv;
+  const Padding& pad = conv.pad;
+  std::string fields = fmt::format(
+      "conv_transpose, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: [{}, {}, {}, {}]", conv.filters,
+      conv.kernel_h, conv.kernel_w, conv.stride_h, conv.stride_w, pad.top, pad.left, pad.bottom, pad.right);
+  if (conv.dilated()) fields += fmt::format(", dilation: [{}, {}]", conv.dilation_h, conv.dilation_w);
+  if (conv.groups > 1) fields += fmt::format(", groups: {}", conv.groups);
+  if (what.more_rows + what.more_columns > 0)
+    fields += fmt::format(", output_pad: [{}, {}]", what.more_rows, what.more_columns);
+  const Resizing spread = spread_for(what, from.maps.height, from.maps.width);
+  const Convolution of_spread = convolution_of(what);
+  const Padding& around = of_spread.pad;
+  Value made = add(name, fields, {from},
+                   {conv.filters, window_output(spread.rows.extent, conv.reach_h(), 1, around.top, around.bottom),
+                    window_output(spread.columns.extent, conv.reach_w(), 1, around.left, around.right)});
+  const bool has_bias = !bias.empty();
+  bias.resize(static_cast<std::size_t>(conv.filters), 0.0F);
+  parameters_[made.layer] = {.weights = {made.layer + ".weight",
+                                         {conv.filters, from.maps.channels / conv.groups, conv.kernel_h, conv.kernel_w},
+                                         std::move(weights)},
+                             .bias = std::move(bias),
+                             .has_bias = has_bias,
+                             .others = {}};
+  return made;
+}
+
 Value Builder::batch_norm(const std::string& name, const std::string& fields, const Value& from,
                           const std::vector<std::vector<float>>& lists) {
   Value made = plain(name, fields, from);
@@ -175,7 +202,6 @@ Value Builder::dense(const std::string& name, const Value& from, int units, std:
                      std::vector<float> bias) {
   Value made = add(name, fmt::format("dense, units: {}", units), {from}, {units, 1, 1});
   made.dims = {units};
-  made.of_head = true;
   parameters_[made.layer] = {.weights = {made.layer + ".weight", {units, from.size()}, std::move(weights)},
                              .bias = std::move(bias),
                              .others = {}};

@@ -31,7 +31,6 @@ struct Value {
   bool bare = false;                 ///< the output of a layer with weights, into which a factor or term can be folded
   bool ended = false;                ///< the output of a softmax
   bool positive = false;             ///< no element is below 0
-  bool of_head = false;              ///< it follows a dense layer, where a net has no maps any more
   int shuffle = 0;                   ///< the groups of channels of a Transpose whose Reshape will shuffle them
 
   int size() const;
@@ -68,6 +67,9 @@ class Builder {
   Value conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,
              const std::vector<int>& strides, const std::vector<int>& pads, const std::vector<int>& dilations,
              std::vector<float> weights, std::vector<float> bias);
+  /// `weights` are in the order of the layer, (filters, channels of a group, rows, columns). An empty `bias` means no bias.
+  Value transposed(const std::string& name, const Value& from, const TransposedConvolution& what,
+                   std::vector<float> weights, std::vector<float> bias);
   Value window(const std::string& name, const std::string& type, const Value& from, const std::vector<int>& kernel,
                const std::vector<int>& strides, const std::vector<int>& pads);
   /// `lists` are the weights, biases, running means and running variances, each with one number for each channel.

@@ -1,12 +1,13 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
-#include <numbers>
 
 #include "nets/graph/net.hpp"
+#include "nets/onnx/activation_writer.hpp"
 #include "nets/onnx/graph.hpp"
-#include "nets/onnx/new_node.hpp"
 #include "nets/onnx/onnx.hpp"
+#include "nets/onnx/places.hpp"
 
 namespace convoy {
 namespace {
@@ -15,7 +16,7 @@ constexpr int kOpset = 13;
 constexpr int kFormat = 7;  // file format (IR version) that goes with opset 13
 
 /// Writes the layers that the main head depends on, each as one or two nodes.
-class Exporter {
+class Exporter : onnx_file::ActivationWriter {
  public:
   Exporter(const Net& net, const std::vector<NamedTensor>& tensors) : net_(net) {
     for (const NamedTensor& tensor : tensors) tensors_[tensor.name] = &tensor;
@@ -63,46 +64,6 @@ class Exporter {
     for (const int extent : dims) tensor.mutable_shape()->add_dim()->set_dim_value(extent);
   }
 
-  // ---- parts of nodes ---------------------------------------------------------------------------------------------
-
-  onnx::NodeProto& node(const std::string& type, const std::string& name, const std::vector<std::string>& inputs) {
-    return add_node(graph_, type, name, inputs);
-  }
-
-  static onnx::AttributeProto& attribute(onnx::NodeProto& node, const std::string& name,
-                                         onnx::AttributeProto::AttributeType type) {
-    onnx::AttributeProto& made = *node.add_attribute();
-    made.set_name(name);
-    made.set_type(type);
-    return made;
-  }
-  static void set(onnx::NodeProto& node, const std::string& name, float value) {
-    attribute(node, name, onnx::AttributeProto::FLOAT).set_f(value);
-  }
-  static void set(onnx::NodeProto& node, const std::string& name, const char* value) {
-    attribute(node, name, onnx::AttributeProto::STRING).set_s(value);
-  }
-  static void set(onnx::NodeProto& node, const std::string& name, int value) {
-    attribute(node, name, onnx::AttributeProto::INT).set_i(value);
-  }
-  static void set(onnx::NodeProto& node, const std::string& name, const std::vector<int>& values) {
-    onnx::AttributeProto& made = attribute(node, name, onnx::AttributeProto::INTS);
-    for (const int value : values) made.add_ints(value);
-  }
-  template <class Window>
-  static void set_window(onnx::NodeProto& node, const Window& window) {
-    set(node, "kernel_shape", std::vector<int>{window.kernel_h, window.kernel_w});
-    set(node, "strides", std::vector<int>{window.stride_h, window.stride_w});
-    set(node, "pads", std::vector<int>{window.pad.top, window.pad.left, window.pad.bottom, window.pad.right});
-  }
-
-  onnx::TensorProto& constant(const std::string& name, onnx::TensorProto::DataType type) {
-    onnx::TensorProto& made = *graph_.add_initializer();
-    made.set_name(name);
-    made.set_data_type(type);
-    return made;
-  }
-
   std::string tensor(const std::string& name) {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) fail("net {}: the weights have no tensor {}", net_.name, name);
@@ -125,8 +86,26 @@ class Exporter {
     if (layer == kNetInput) return false;
     const Layer& made = net_.layers[static_cast<std::size_t>(layer)];
     if (std::holds_alternative<Dense>(made.spec) || std::holds_alternative<Flatten>(made.spec)) return true;
-    const bool passes = std::holds_alternative<Activation>(made.spec) || std::holds_alternative<Dropout>(made.spec);
+    const bool passes = std::holds_alternative<Activation>(made.spec) || std::holds_alternative<Dropout>(made.spec) ||
+                        std::holds_alternative<BatchNorm>(made.spec);
     return passes && is_list(made.inputs[0]);
+  }
+  /// Whether the operator of a layer takes lists as it takes maps.
+  static bool takes_lists(const Layer& layer) {
+    return std::visit(
+        [](const auto& spec) {
+          using Spec = std::decay_t<decltype(spec)>;
+          return std::is_same_v<Spec, Activation> || std::is_same_v<Spec, Dropout> || std::is_same_v<Spec, BatchNorm> ||
+                 std::is_same_v<Spec, Dense> || std::is_same_v<Spec, Flatten>;
+        },
+        layer.spec);
+  }
+  /// Returns the name of a dense layer's value as maps of 1x1; adds a Reshape node.
+  std::string as_maps(const std::string& reader, int layer, const std::string& value) {
+    const std::string name = fmt::format("{}.{}", reader, value);
+    const int channels = net_.layers[static_cast<std::size_t>(layer)].output.channels;
+    node("Reshape", name + ".maps", {value, integers(name + ".extents", {0, channels, 1, 1})});
+    return name + ".maps";
   }
 
   /// Returns the name of the layer's value with the extents (batch, values); adds a Flatten node if needed.
@@ -140,7 +119,10 @@ class Exporter {
 
   void write(const Layer& layer) {
     std::vector<std::string> inputs;
-    for (const int input : layer.inputs) inputs.push_back(input == kNetInput ? "input" : values_.at(input));
+    for (const int input : layer.inputs) {
+      const std::string value = input == kNetInput ? "input" : values_.at(input);
+      inputs.push_back(is_list(input) && !takes_lists(layer) ? as_maps(layer.name, input, value) : value);
+    }
     std::visit([&](const auto& spec) { write(layer, spec, inputs); }, layer.spec);
     values_[static_cast<int>(&layer - net_.layers.data())] = layer.name;
   }
@@ -155,66 +137,27 @@ class Exporter {
     if (conv.dilated()) set(made, "dilations", std::vector<int>{conv.dilation_h, conv.dilation_w});
     if (conv.groups > 1) set(made, "group", conv.groups);
   }
+  void write(const Layer& layer, const TransposedConvolution& what, Inputs inputs) {
+    const Convolution& conv = what.conv;
+    inputs.push_back(tensor(layer.name + ".weight"));
+    onnx::TensorProto& weights = *graph_.mutable_initializer(graph_.initializer_size() - 1);
+    const NamedTensor& ours = *tensors_.at(layer.name + ".weight");
+    const WeightOrder order{conv.groups, conv.filters / conv.groups, static_cast<int>(ours.dims[1]), conv.kernel_h,
+                            conv.kernel_w};
+    const std::vector<float> values = reordered(ours.values, order);
+    weights.set_raw_data(values.data(), values.size() * sizeof(float));
+    weights.set_dims(0, std::int64_t{order.groups} * order.second);
+    weights.set_dims(1, order.first);
+    if (conv.bias) inputs.push_back(tensor(layer.name + ".bias"));
+    onnx::NodeProto& made = node("ConvTranspose", layer.name, inputs);
+    set_window(made, conv);
+    if (conv.dilated()) set(made, "dilations", std::vector<int>{conv.dilation_h, conv.dilation_w});
+    if (conv.groups > 1) set(made, "group", conv.groups);
+    if (what.more_rows + what.more_columns > 0)
+      set(made, "output_padding", std::vector<int>{what.more_rows, what.more_columns});
+  }
   void write(const Layer& layer, const Activation& activation, const Inputs& inputs) {
-    using Kind = Activation::Kind;
-    const auto [kind, alpha, beta] = activation;
-    switch (kind) {
-      case Kind::relu: node("Relu", layer.name, inputs); break;
-      case Kind::sigmoid: node("Sigmoid", layer.name, inputs); break;
-      case Kind::tanh: node("Tanh", layer.name, inputs); break;
-      case Kind::leaky_relu: set(node("LeakyRelu", layer.name, inputs), "alpha", alpha); break;
-      case Kind::clip: write_clip(layer.name, alpha, beta, inputs); break;
-      case Kind::hard_sigmoid: {
-        onnx::NodeProto& made = node("HardSigmoid", layer.name, inputs);
-        set(made, "alpha", alpha);
-        set(made, "beta", beta);
-        break;
-      }
-      case Kind::elu: set(node("Elu", layer.name, inputs), "alpha", alpha); break;
-      case Kind::selu: node("Selu", layer.name, inputs); break;
-      case Kind::softplus: node("Softplus", layer.name, inputs); break;
-      case Kind::silu: write_product(layer.name, inputs[0], "Sigmoid"); break;
-      case Kind::hard_swish: write_hard_swish(layer.name, inputs[0]); break;
-      case Kind::gelu: write_gelu(layer.name, inputs[0]); break;
-    }
-  }
-
-  /// Adds a number as a constant and returns its name.
-  std::string number(const std::string& name, float value) {
-    constant(name, onnx::TensorProto::FLOAT).add_float_data(value);
-    return name;
-  }
-  /// Adds a list of integers as a constant and returns its name.
-  std::string integers(const std::string& name, const std::vector<int>& values) {
-    onnx::TensorProto& made = constant(name, onnx::TensorProto::INT64);
-    made.add_dims(static_cast<std::int64_t>(values.size()));
-    for (const int each : values) made.add_int64_data(each);
-    return name;
-  }
-  void write_clip(const std::string& name, float low, float high, Inputs inputs) {
-    inputs.push_back(std::isfinite(low) ? number(name + ".low", low) : "");
-    if (std::isfinite(high)) inputs.push_back(number(name + ".high", high));
-    node("Clip", name, inputs);
-  }
-  /// Writes x times an operator's result for x.
-  onnx::NodeProto& write_product(const std::string& name, const std::string& x, const std::string& type) {
-    onnx::NodeProto& factor = node(type, name + ".factor", {x});
-    node("Mul", name, {x, name + ".factor"});
-    return factor;
-  }
-  /// The operator HardSwish came with opset 14.
-  void write_hard_swish(const std::string& name, const std::string& x) {
-    onnx::NodeProto& factor = write_product(name, x, "HardSigmoid");
-    set(factor, "alpha", 1.0F / 6.0F);
-    set(factor, "beta", 0.5F);
-  }
-  /// The operator Gelu came with opset 20. The nodes are those of PyTorch: x * (1 + erf(x / sqrt(2))) * 0.5.
-  void write_gelu(const std::string& name, const std::string& x) {
-    node("Div", name + ".scaled", {x, number(name + ".root", std::numbers::sqrt2_v<float>)});
-    node("Erf", name + ".erf", {name + ".scaled"});
-    node("Add", name + ".sum", {name + ".erf", number(name + ".one", 1.0F)});
-    node("Mul", name + ".product", {x, name + ".sum"});
-    node("Mul", name, {name + ".product", number(name + ".half", 0.5F)});
+    write_activation(layer.name, activation, inputs[0]);
   }
   void write(const Layer& layer, const Pooling& pool, const Inputs& inputs) {
     onnx::NodeProto& made = node(pool.kind == PoolKind::max ? "MaxPool" : "AveragePool", layer.name, inputs);
@@ -306,21 +249,52 @@ class Exporter {
     node("Sqrt", prefix + ".root", {prefix + ".sum"});
     node("Div", name, {prefix + ".distance", prefix + ".root"}).set_name(prefix);
   }
-  /// Adds a list of `count` equal numbers as a constant and returns its name.
-  std::string equal(const std::string& name, float value, int count) {
-    onnx::TensorProto& made = constant(name, onnx::TensorProto::FLOAT);
-    made.add_dims(count);
-    for (int i = 0; i < count; ++i) made.add_float_data(value);
-    return name;
-  }
   void write(const Layer& layer, const Upsampling& by, const Inputs& inputs) {
-    onnx::TensorProto& scales = constant(layer.name + ".scales", onnx::TensorProto::FLOAT);
+    const char* transformation = by.bilinear ? "half_pixel" : "asymmetric";
+    write_resize(layer.name, inputs[0], {static_cast<float>(by.rows), static_cast<float>(by.columns)},
+                 {transformation, by.bilinear ? "" : "floor", {}});
+  }
+  void write(const Layer& layer, const Resizing& by, const Inputs& inputs) {
+    const int input = layer.inputs[0];
+    const FeatureShape& in = input == kNetInput ? net_.input : net_.layers[static_cast<std::size_t>(input)].output;
+    const auto rows = ways_of(by.mode, by.rows, in.height);
+    const auto columns = ways_of(by.mode, by.columns, in.width);
+    for (const onnx_file::PlacesOfElements& one : rows) {
+      for (const onnx_file::PlacesOfElements& other : columns) {
+        if (one.transformation != other.transformation || one.rounding != other.rounding) continue;
+        return write_resize(layer.name, inputs[0], {scale_of(by.rows, in.height), scale_of(by.columns, in.width)}, one);
+      }
+    }
+    fail("{}:{}: layer {}: ONNX has no name for its steps and starts; give it others, or leave them out", net_.file,
+         layer.line, layer.name);
+  }
+  /// The ways in which ONNX finds an axis' elements, as far as there are any.
+  static std::vector<onnx_file::PlacesOfElements> ways_of(Resizing::Mode mode, const Resizing::Axis& axis, int from) {
+    std::vector<onnx_file::PlacesOfElements> ways = onnx_file::ways_to_place(mode, from, axis.extent, axis.step);
+    const auto differs = [](double a, double b) { return std::abs(a - b) > 1e-7; };
+    std::erase_if(ways, [&](const onnx_file::PlacesOfElements& way) {
+      return differs(way.axis.step, axis.step) || differs(way.axis.start, axis.start);
+    });
+    return ways;
+  }
+  /// The scale from which ONNX computes the axis' extent in single precision.
+  static float scale_of(const Resizing::Axis& axis, int from) {
+    float scale = static_cast<float>(axis.extent) / static_cast<float>(from);
+    const auto step = static_cast<float>(1.0 / axis.step);
+    if (std::floor(static_cast<float>(from) * step) == static_cast<float>(axis.extent)) scale = step;
+    while (std::floor(static_cast<float>(from) * scale) < static_cast<float>(axis.extent))
+      scale = std::nextafter(scale, 2.0F * scale);
+    return scale;
+  }
+  void write_resize(const std::string& name, const std::string& x, const std::array<float, 2>& by,
+                    const onnx_file::PlacesOfElements& way) {
+    onnx::TensorProto& scales = constant(name + ".scales", onnx::TensorProto::FLOAT);
     scales.add_dims(4);
-    for (const int scale : {1, 1, by.rows, by.columns}) scales.add_float_data(static_cast<float>(scale));
-    onnx::NodeProto& made = node("Resize", layer.name, {inputs[0], "", scales.name()});
-    set(made, "mode", by.bilinear ? "linear" : "nearest");
-    set(made, "coordinate_transformation_mode", by.bilinear ? "half_pixel" : "asymmetric");
-    if (!by.bilinear) set(made, "nearest_mode", "floor");
+    for (const float scale : {1.0F, 1.0F, by[0], by[1]}) scales.add_float_data(scale);
+    onnx::NodeProto& made = node("Resize", name, {x, "", scales.name()});
+    set(made, "mode", way.rounding.empty() ? "linear" : "nearest");
+    set(made, "coordinate_transformation_mode", way.transformation.c_str());
+    if (!way.rounding.empty()) set(made, "nearest_mode", way.rounding.c_str());
   }
   void write(const Layer& layer, const Concat&, const Inputs& inputs) {
     set(node("Concat", layer.name, inputs), "axis", 1);
@@ -373,7 +347,6 @@ class Exporter {
   const Net& net_;
   std::map<std::string, const NamedTensor*> tensors_;
   onnx::ModelProto model_;
-  onnx::GraphProto graph_;
   std::map<int, std::string> values_;  ///< by layer
 };
 

@@ -18,8 +18,7 @@ Importer::Importer(Graph graph, std::string file, const std::string& name)
     for (const std::string& input : node.inputs) ++readers_[input];
   }
   ++readers_[graph_.output];
-  const bool convolves = std::ranges::any_of(graph_.nodes, [](const Node& node) { return node.type == "Conv"; });
-  values_[graph_.input] = {.layer = "input", .dims = graph_.input_dims, .transposed_from = {}, .of_head = !convolves};
+  values_[graph_.input] = {.layer = "input", .dims = graph_.input_dims, .transposed_from = {}};
 }
 
 ImportedNet Importer::run() {
@@ -156,11 +155,6 @@ void Importer::expect_maps(const Value& found) {
     refuse("its input of {} was reshaped from maps of {}; expected the maps unchanged", fmt::join(found.dims, "x"),
            fmt::join(own, "x"));
   }
-  if (found.of_head) {
-    refuse(
-        "it follows a dense layer, or the model has no Conv; in a net, what needs maps comes before dense layers and "
-        "beside convolutions");
-  }
 }
 
 Value Importer::maps(const Node& node, std::size_t input) {
@@ -240,6 +234,7 @@ const std::map<std::string, Importer::Import>& Importer::operators() {
                                                  {"Cast", &Importer::cast},
                                                  {"Concat", &Importer::concat},
                                                  {"Conv", &Importer::conv},
+                                                 {"ConvTranspose", &Importer::transposed_conv},
                                                  {"Div", &Importer::divide},
                                                  {"Dropout", &Importer::dropout},
                                                  {"Expand", &Importer::expand},

@@ -84,7 +84,6 @@ class Importer {
   void expand(const Node& node);
   void activation(const Node& node);
   void batch_norm(const Node& node);
-  void fold_batch_norm(const Node& node, const Value& from, const std::vector<std::vector<float>>& lists);
   void response_norm(const Node& node);
   /// One number for each channel of a constant that is broadcast to the extents of `from`. Refuses numbers that differ within
   /// a channel.
@@ -109,6 +108,9 @@ class Importer {
   static void expect_fit(const Value& from, const std::vector<int>& kernel, const std::vector<int>& strides,
                          const std::vector<int>& pads);
   void conv(const Node& node);
+  void transposed_conv(const Node& node);
+  /// What a transposed convolution cuts off: top, left, bottom, right.
+  static std::vector<int> cut_off(const Node& node, const Value& from, const TransposedConvolution& what);
   void pool(const Node& node);
   /// The factors of images, channels, rows and columns.
   std::vector<double> scales_of(const Node& node, const Value& from);

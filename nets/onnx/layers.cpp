@@ -31,7 +31,6 @@ void Importer::batch_norm(const Node& node) {
       refuse("a list of its statistics has {} values for {} channels", lists.back().size(), from.dims[0]);
   }
   const bool list = from.dims.size() == 1;
-  if (list && from.of_head) return fold_batch_norm(node, from, lists);
   if (list && !from.is_point()) {
     refuse(
         "it normalises each element of flattened maps; Convoy's batch norm takes channels, or stands behind a dense "
@@ -40,34 +39,6 @@ void Importer::batch_norm(const Node& node) {
   const std::string fields = fmt::format("batch_norm, epsilon: {:.9g}, momentum: {:.6g}", number(node, "epsilon", 1e-5),
                                          1.0 - number(node, "momentum", 0.9));
   give_bare(node, builder_.batch_norm(node.name, fields, list ? from : maps(node), lists));
-}
-
-void Importer::fold_batch_norm(const Node& node, const Value& from, const std::vector<std::vector<float>>& lists) {
-  if (!from.bare) {
-    refuse(
-        "a dense layer's batch norm can only be folded into a Gemm or MatMul right before it, whose output no other "
-        "node reads; Convoy has no batch norm after dense layers");
-  }
-  const std::size_t units = lists[0].size();
-  std::vector<float> factors(units);
-  std::vector<float> terms(units);
-  for (std::size_t u = 0; u < units; ++u) {
-    const double variance = static_cast<double>(lists[3][u]) + number(node, "epsilon", 1e-5);
-    if (!(variance > 0.0)) refuse("the variance of unit {} is {}; expected more than 0", u, lists[3][u]);
-    const double factor = lists[0][u] / std::sqrt(variance);
-    factors[u] = static_cast<float>(factor);
-    terms[u] = static_cast<float>(lists[1][u] - factor * lists[2][u]);
-  }
-  builder_.change(from, factors, [](float& weight, float& bias, float by) {
-    weight *= by;
-    bias *= by;
-  });
-  builder_.change(from, terms, [](float&, float& bias, float by) { bias += by; });
-  imported_.notices.push_back(
-      fmt::format("the batch norm {} is folded into the dense layer {}; the outputs are the same, but training goes on "
-                  "without it",
-                  node.name, from.layer));
-  values_[node.outputs[0]] = from;
 }
 
 void Importer::response_norm(const Node& node) {
@@ -120,9 +91,8 @@ void Importer::concat(const Node& node) {
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     all.push_back(lists ? value(node, i) : maps(node, i));
     const Value& each = all.back();
-    if (lists && (each.dims.size() != 1 || !each.is_point() || each.of_head)) {
-      refuse("it joins lists of {} values that are flattened maps or outputs of dense layers; expected maps",
-             each.size());
+    if (lists && (each.dims.size() != 1 || !each.is_point())) {
+      refuse("it joins lists of {} values that are flattened maps; expected maps", each.size());
     }
     if (each.maps.height != all[0].maps.height || each.maps.width != all[0].maps.width) {
       refuse("its inputs have {}x{} and {}x{} rows and columns; expected the same", all[0].maps.height,
@@ -162,7 +132,6 @@ void Importer::add(const Node& node) {
           "convolutions",
           shown(extents_of(all[0])), shown(extents_of(each)));
     }
-    if (each.of_head) refuse("it adds outputs of dense layers; in a net, joins come before dense layers");
     positive = positive && each.positive;
   }
   if (all.empty()) refuse("it has no inputs");
@@ -204,9 +173,6 @@ void Importer::multiply_maps(const Node& node) {
         "its inputs have the shapes {} and {}; Convoy multiplies maps of one shape, maps by one number for each "
         "channel, and dense layers and convolutions by constants",
         shown(extents_of(large)), shown(extents_of(other)));
-  }
-  if (large.of_head || other.of_head) {
-    refuse("it multiplies outputs of dense layers; in a net, joins come before dense layers");
   }
   Value made = builder_.joined(node.name, "multiply", {large, other}, large.maps.channels);
   made.positive = large.positive && other.positive;
@@ -265,7 +231,7 @@ void Importer::gemm(const Node& node) {
 void Importer::matmul(const Node& node) {
   const Value from = value(node, 0);
   const Constant& weights = constant(node, 1, "right factor");
-  if (from.channels_last && !from.of_head && from.dims == from.maps_as_seen()) return pointwise(node, from, weights);
+  if (from.channels_last && from.dims == from.maps_as_seen()) return pointwise(node, from, weights);
   dense(node, weights, false, 1.0F, {});
 }
 

@@ -43,13 +43,13 @@ std::vector<float> Importer::for_channels(const Node& node, std::size_t input, c
 void Importer::prelu(const Node& node) {
   const Value from = value(node, 0);
   const bool maps = from.dims == from.maps_as_seen() || (from.is_point() && from.dims.size() == 1);
-  if (maps && !from.of_head) {
+  if (maps) {
     return give(node, builder_.prelu(node.name, from, for_channels(node, 1, "slope", from)));
   }
   const std::vector<float>& slopes = floats(node, 1, "slope");
   const float slope = slopes.empty() ? 0.0F : slopes[0];
   if (slopes.empty() || std::ranges::any_of(slopes, [&](float each) { return each != slope; })) {
-    refuse("it has several slopes for flattened maps or behind a dense layer; expected maps, or one slope for all");
+    refuse("it has several slopes for flattened maps; expected maps, outputs of a dense layer, or one slope for all");
   }
   if (!(slope >= 0.0F && slope <= 100.0F))
     refuse("its slope is {}; expected 0 to 100 for other values than maps", slope);
@@ -59,7 +59,6 @@ void Importer::prelu(const Node& node) {
 std::string Importer::norm_fields(const Node& node, const Value& from, const std::set<std::int64_t>& axes) {
   const double epsilon = number(node, "epsilon", 1e-5);
   if (!(epsilon >= 0.0 && epsilon <= 1.0)) refuse("its epsilon is {}; expected 0 to 1", epsilon);
-  if (from.of_head) refuse("it normalises outputs of a dense layer; Convoy's norms come before dense layers");
   const bool point = from.is_point() && from.dims.size() == 1;
   if (from.dims != from.maps_as_seen() && !point) {
     refuse("it normalises values of the shape {}; expected maps", shown(extents_of(from)));
@@ -123,7 +122,6 @@ bool are(const std::vector<float>& numbers, float expected) {
 }  // namespace
 
 void Importer::norm_of_groups(const Node& node, const Value& from, int groups, bool of_groups) {
-  if (from.of_head) refuse("it normalises outputs of a dense layer; Convoy's norms come before dense layers");
   std::vector<float> factors = floats(node, 1, "scale");
   std::vector<float> terms = floats(node, 2, "bias");
   const auto expected = static_cast<std::size_t>(of_groups ? groups : from.maps.channels);

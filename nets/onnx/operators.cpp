@@ -67,20 +67,28 @@ ActivationLayer swish_layer(const Node& node, const Inputs&) {
 
 ActivationLayer gelu_layer(const Node& node, const Inputs&) {
   const std::string how = text(node, "approximate", "none");
-  if (how != "none") refuse("it approximates the GELU by {}; expected none, the exact function", how);
-  return {"gelu"};
+  if (how != "none" && how != "tanh") refuse("it approximates the GELU by {}; expected none or tanh", how);
+  return {how == "tanh" ? "gelu, approximate: tanh" : "gelu"};
+}
+
+ActivationLayer celu_layer(const Node& node, const Inputs&) {
+  const double alpha = number(node, "alpha", 1.0);
+  if (!(alpha >= 0.001 && alpha <= 100.0)) refuse("its alpha is {}; expected 0.001 to 100", alpha);
+  return {fmt::format("celu, alpha: {:.9g}", alpha)};
 }
 
 using MakeLayer = ActivationLayer (*)(const Node&, const Inputs&);
 
 const std::map<std::string, MakeLayer>& activations() {
   static const std::map<std::string, MakeLayer> all{
+      {"Celu", celu_layer},
       {"Clip", clip_layer},
       {"Elu", elu_layer},
       {"Gelu", gelu_layer},
       {"HardSigmoid", hard_sigmoid_layer},
       {"HardSwish", [](const Node&, const Inputs&) { return ActivationLayer{"hard_swish"}; }},
       {"LeakyRelu", leaky_relu_layer},
+      {"Mish", [](const Node&, const Inputs&) { return ActivationLayer{"mish"}; }},
       {"Relu",
        [](const Node&, const Inputs&) {
          return ActivationLayer{"relu", true};
@@ -106,15 +114,9 @@ const std::map<std::string, const char*>& reasons() {
       "Convoy's nets have no branches or loops that depend on values; export the model with fixed "
       "shapes";
   constexpr const char* kAnswer = "a net's outputs are one score for each class; remove the node from the model's end";
-  static const std::map<std::string, const char*> all{{"ArgMax", kAnswer},
-                                                      {"ConvTranspose", "Convoy has no transposed convolution"},
-                                                      {"DequantizeLinear", kWeights},
-                                                      {"If", kBranches},
-                                                      {"Loop", kBranches},
-                                                      {"QLinearConv", kWeights},
-                                                      {"QuantizeLinear", kWeights},
-                                                      {"Scan", kBranches},
-                                                      {"TopK", kAnswer}};
+  static const std::map<std::string, const char*> all{
+      {"ArgMax", kAnswer},       {"DequantizeLinear", kWeights}, {"If", kBranches},   {"Loop", kBranches},
+      {"QLinearConv", kWeights}, {"QuantizeLinear", kWeights},   {"Scan", kBranches}, {"TopK", kAnswer}};
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <numeric>
 #include <optional>
 
@@ -223,7 +224,7 @@ class Joiner {
     return true;
   }
 
-  /// x Sigmoid(x) is Swish(x), and x HardSigmoid(x) is HardSwish(x).
+  /// x Sigmoid(x) is Swish(x), x HardSigmoid(x) is HardSwish(x), and x Tanh(Softplus(x)) is Mish(x).
   bool join_product(Node& node) {
     for (std::size_t i = 0; i < 2; ++i) {
       const std::string from = node.inputs[i];
@@ -231,6 +232,12 @@ class Joiner {
       const Node* sigmoid = maker(gate, "Sigmoid");
       if (sigmoid != nullptr && sigmoid->inputs[0] == from) {
         replace(node, from, "Swish", "Mul by the Sigmoid of the same value");
+        return true;
+      }
+      const Node* height = maker(gate, "Tanh");
+      const Node* soft = height == nullptr ? nullptr : maker(height->inputs[0], "Softplus");
+      if (soft != nullptr && soft->inputs[0] == from) {
+        replace(node, from, "Mish", "Softplus, Tanh and Mul");
         return true;
       }
       const Node* hard = maker(gate, "HardSigmoid");
@@ -267,19 +274,46 @@ class Joiner {
     return fits ? quotient->inputs[0] : "";
   }
 
-  /// x (1 + Erf(x / sqrt 2)) / 2 is Gelu(x).
+  /// The value whose third power a node computes; empty if it is no such node.
+  std::string cubed(const std::string& name) const {
+    const auto power = with_number(name, "Pow", true);
+    if (power) return is_near(power->number, 3.0) ? power->other : "";
+    const Node* product = maker(name, "Mul");
+    if (product == nullptr || product->inputs.size() != 2) return "";
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (squared(product->inputs[i]) == product->inputs[1 - i]) return product->inputs[1 - i];
+    }
+    return "";
+  }
+
+  /// The value x of 1 + Tanh(sqrt(2 / pi) (x + 0.044715 x^3)), or an empty text.
+  std::string in_tanh(const std::string& name) const {
+    const Node* sum = maker(name, "Add");
+    const Node* height = sum == nullptr ? nullptr : maker(beside(*sum, 1.0), "Tanh");
+    const Node* scaled = height == nullptr ? nullptr : maker(height->inputs[0], "Mul");
+    const Node* inner = scaled == nullptr ? nullptr : maker(beside(*scaled, std::sqrt(2.0 / std::numbers::pi)), "Add");
+    for (std::size_t i = 0; inner != nullptr && inner->inputs.size() == 2 && i < 2; ++i) {
+      const Node* part = maker(inner->inputs[1 - i], "Mul");
+      if (part != nullptr && cubed(beside(*part, 0.044715)) == inner->inputs[i]) return inner->inputs[i];
+    }
+    return "";
+  }
+
+  /// x (1 + Erf(x / sqrt 2)) / 2 is Gelu(x), and with the Tanh of in_tanh() its approximation.
   bool join_gelu(Node& node) {
     std::vector<std::string> factors;
     for (const std::string& input : node.inputs) add_factors(input, 1, factors);
     if (factors.size() != 3) return false;
     for (std::size_t i = 0; i < 3; ++i) {
-      const std::string from = in_erf(factors[i]);
+      const std::string exact = in_erf(factors[i]);
+      const std::string from = exact.empty() ? in_tanh(factors[i]) : exact;
       const std::string& other = factors[(i + 1) % 3];
       const std::string& last = factors[(i + 2) % 3];
       const bool fits = !from.empty() && ((other == from && is_near(number_of(last), 0.5)) ||
                                           (last == from && is_near(number_of(other), 0.5)));
       if (!fits) continue;
-      replace(node, from, "Gelu", "Erf, Add and Mul");
+      replace(node, from, "Gelu", exact.empty() ? "Tanh, Add and Mul" : "Erf, Add and Mul");
+      if (exact.empty()) node.attributes["approximate"].text = "tanh";
       return true;
     }
     return false;

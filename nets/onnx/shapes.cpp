@@ -91,7 +91,7 @@ void Importer::reshape(const Node& node) {
 bool Importer::reshape_groups(const Node& node, const std::vector<int>& to) {
   const Value from = passed(node);
   const std::vector<int> maps{from.maps.channels, from.maps.height, from.maps.width};
-  if (from.layer == "input" || from.padded.any() || from.channels_last || from.of_head) return false;
+  if (from.layer == "input" || from.padded.any() || from.channels_last) return false;
   if (from.shuffle > 0) {
     if (to != maps) {
       refuse("it follows a Transpose of groups of channels; expected the shape {} after the images",

@@ -215,7 +215,7 @@ void Importer::reduce(const Node& node) {
   const auto is_spatial = [&](std::int64_t axis) {
     return axis == static_cast<std::int64_t>(first) || axis == static_cast<std::int64_t>(first) + 1;
   };
-  if (from.dims != from.maps_as_seen() || from.of_head || !std::ranges::all_of(all, is_spatial)) {
+  if (from.dims != from.maps_as_seen() || !std::ranges::all_of(all, is_spatial)) {
     refuse("it reduces the axes {} of {}; expected rows and columns of maps", fmt::join(all, ","),
            shown(extents_of(from)));
   }

@@ -1,6 +1,9 @@
-// Tests what stages with dilated kernels, norms of a sample and larger maps read and make, and that wrong ones are refused.
+// Tests what stages with dilated kernels, norms of a sample and resized maps read and make, and that wrong ones are refused.
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
 
 #include "core/error.hpp"
 #include "core/stage.hpp"
@@ -68,28 +71,80 @@ TEST(GroupNorms, AreRefusedWithUnequalGroups) {
   EXPECT_THROW(validate(stage), Error);
 }
 
-TEST(Upsamplings, MakeMapsLarger) {
-  Stage stage = stage_without_weights("up", StageKind::upsample, 6, 4, 5);
-  stage.upsampling = {.rows = 3, .columns = 2};
+using Mode = Resizing::Mode;
+
+TEST(Resizings, MakeMapsOfOtherExtents) {
+  Stage stage = stage_without_weights("up", StageKind::resize, 6, 4, 5);
+  stage.resizing = {Mode::nearest, {12, 1.0 / 3, 0.0}, {10, 0.5, 0.0}};
   stage.after = {Pooling{}};
   EXPECT_NO_THROW(validate(stage));
   EXPECT_EQ(channels_for(stage, {2, 3}), (FilterRange{2, 3}));
   EXPECT_EQ(conv_shape(stage, 2, 3), (Shape{2, 3, 12, 10}));
   EXPECT_EQ(output_shape(stage, 2, 3), (Shape{2, 3, 6, 5}));
-  for (const int factor : {0, -1, 1 << 20, 1 << 30}) {
-    stage.upsampling.columns = factor;
-    EXPECT_THROW(validate(stage), Error) << factor;
+  for (const int extent : {0, -1, 1 << 21, 1 << 30}) {
+    stage.resizing.columns.extent = extent;
+    EXPECT_THROW(validate(stage), Error) << extent;
   }
 }
 
-/// The first element lies a quarter before the first centre, and the last one behind the last.
-TEST(Upsamplings, PlaceElementsBetweenCentres) {
-  std::vector<double> places;
-  for (int at = 0; at < 6; ++at) {
-    const Between found = bilinear_at(at, 2, 3);
-    places.push_back(found.first + (found.second - found.first) * found.weight);
+TEST(Resizings, AreRefusedWithPlacesThatAreNone) {
+  const auto refused = [](Mode mode, const Resizing::Axis& axis) {
+    Stage stage = stage_without_weights("up", StageKind::resize, 6, 4, 5);
+    stage.resizing = {mode, {4, 1.0, 0.0}, axis};
+    try {
+      validate(stage);
+    } catch (const Error&) {
+      return true;
+    }
+    return false;
+  };
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  for (const double number : {kNaN, 1e300, -1.0}) {
+    EXPECT_TRUE(refused(Mode::linear, {4, number, 0.0})) << number;
+    EXPECT_EQ(refused(Mode::nearest, {4, 1.0, number}), number != -1.0) << number;
   }
-  EXPECT_EQ(places, (std::vector<double>{0.0, 0.25, 0.75, 1.25, 1.75, 2.0}));
+  // Five columns need nine to stand two apart.
+  EXPECT_FALSE(refused(Mode::spread, {9, 2.0, 0.0}));
+  EXPECT_TRUE(refused(Mode::spread, {8, 2.0, 0.0}));
+  EXPECT_TRUE(refused(Mode::spread, {9, 2.0, 1.0}));
+  EXPECT_TRUE(refused(Mode::spread, {20, 2.5, 0.0}));
+  EXPECT_TRUE(refused(Mode::spread, {20, 0.0, 0.0}));
+  EXPECT_TRUE(refused(Mode::spread, {20, 2.0, -1.0}));
+}
+
+std::vector<double> places(Mode mode, const Resizing::Axis& axis, int extent) {
+  std::vector<double> found;
+  for (const Between& each : elements_of(mode, axis, extent)) {
+    found.push_back(each.first + (each.second - each.first) * each.weight);
+  }
+  return found;
+}
+
+/// The first element lies a quarter before the first centre, and the last one behind the last.
+TEST(Resizings, PlaceElementsBetweenCentres) {
+  EXPECT_EQ(places(Mode::linear, {6, 0.5, -0.25}, 3), (std::vector<double>{0.0, 0.25, 0.75, 1.25, 1.75, 2.0}));
+}
+
+TEST(Resizings, PlaceElementsBetweenCorners) {
+  EXPECT_EQ(places(Mode::linear, {5, 0.5, 0.0}, 3), (std::vector<double>{0.0, 0.5, 1.0, 1.5, 2.0}));
+}
+
+TEST(Resizings, TakeTheElementBelowAPlace) {
+  EXPECT_EQ(places(Mode::nearest, {4, 1.75, 0.0}, 7), (std::vector<double>{0, 1, 3, 5}));
+  EXPECT_EQ(places(Mode::nearest, {4, 1.75, 1.25}, 7), (std::vector<double>{1, 3, 4, 6}));
+  EXPECT_EQ(places(Mode::nearest, {5, 2.0, -1.0}, 7), (std::vector<double>{0, 1, 3, 5, 6}));
+}
+
+/// Multiples of a third are whole where they should be, from whatever start.
+TEST(Resizings, TakeWholePlacesForWhole) {
+  for (int extent = 1; extent < 60; ++extent) {
+    const std::vector<double> found = places(Mode::nearest, {3 * extent, 1.0 / 3, 1.0 / 3}, extent);
+    for (int i = 0; i < 3 * extent; ++i) EXPECT_EQ(found[i], std::min((i + 1) / 3, extent - 1)) << extent;
+  }
+}
+
+TEST(Resizings, SpreadElements) {
+  EXPECT_EQ(places(Mode::spread, {8, 3.0, 1.0}, 2), (std::vector<double>{-1, 0, -1, -1, 1, -1, -1, -1}));
 }
 
 }  // namespace

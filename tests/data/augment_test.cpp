@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "core/error.hpp"
 #include "data/batches.hpp"
@@ -131,6 +132,93 @@ TEST(AugmentedBatches, AreFunctionsOfTheSeed) {
   for (const Augmentation& one : {Augmentation{.resized_crop = 0.3}, Augmentation{.brightness = 0.3},
                                   Augmentation{.contrast = 0.3}, Augmentation{.cutout = 2}}) {
     EXPECT_FALSE(same(first_batch(data, 1, one), first_batch(data, 1, {})));
+  }
+}
+
+/// What fill() and mix() make of the batch `index` of an epoch.
+struct Mixed {
+  Pixels before;
+  Pixels after;
+  std::vector<int> classes;
+  Mixture mixture;
+};
+
+Mixed mixed_batch(const DataSet& data, std::uint64_t seed, double alpha, int epoch = 0, int index = 0,
+                  Part part = Part::training) {
+  const Batches batches(data, part, 8, seed, {.mixup = alpha});
+  Images images = batches.blank();
+  Mixed made;
+  batches.fill(epoch, index, images, made.classes);
+  made.before = images.pixels;
+  made.mixture = batches.mix(epoch, index, images, made.classes);
+  made.after = images.pixels;
+  return made;
+}
+
+/// Each image is a mixture with one of the same batch, whose class is noted.
+TEST(Mixup, MixesEachImageWithAnotherOne) {
+  const DataSet data = some_data(50);
+  const Mixed made = mixed_batch(data, 3, 0.8);
+  const double share = made.mixture.share;
+  ASSERT_GT(share, 0.0);
+  ASSERT_LT(share, 1.0);
+  ASSERT_EQ(made.mixture.others.size(), 8U);
+  std::set<int> partners;
+  for (int n = 0; n < 8; ++n) {
+    const auto is_partner = [&](int other) {
+      if (made.classes[static_cast<std::size_t>(other)] != made.mixture.others[static_cast<std::size_t>(n)])
+        return false;
+      for (std::size_t p = 0; p < 16; ++p) {
+        const double expected = share * made.before.sample(n)[p] + (1.0 - share) * made.before.sample(other)[p];
+        if (std::abs(expected - made.after.sample(n)[p]) > 0.5 + 1e-9) return false;
+      }
+      return true;
+    };
+    for (int other = 0; other < 8; ++other) {
+      if (is_partner(other)) partners.insert(other);
+    }
+  }
+  EXPECT_EQ(partners.size(), 8U) << "each image is the other one of one image";
+}
+
+TEST(Mixup, IsAFunctionOfTheSeedAndTheStep) {
+  const DataSet data = some_data(50);
+  const auto shares = [&](std::uint64_t seed, int epoch, int index) {
+    return mixed_batch(data, seed, 1.0, epoch, index).mixture.share;
+  };
+  EXPECT_EQ(shares(1, 0, 0), shares(1, 0, 0));
+  std::set<double> all{shares(1, 0, 0), shares(2, 0, 0), shares(1, 1, 0), shares(1, 0, 1)};
+  EXPECT_EQ(all.size(), 4U);
+  const Mixed again = mixed_batch(data, 1, 1.0);
+  EXPECT_TRUE(std::ranges::equal(again.after.span(), mixed_batch(data, 1, 1.0).after.span()));
+}
+
+TEST(Mixup, LeavesTestsAndOtherNetsAlone) {
+  const DataSet data = some_data(50);
+  for (const Mixed& made : {mixed_batch(data, 1, 0.0), mixed_batch(data, 1, 1.0, 0, 0, Part::test)}) {
+    EXPECT_TRUE(made.mixture.others.empty());
+    EXPECT_EQ(made.mixture.share, 1.0);
+    EXPECT_TRUE(std::ranges::equal(made.before.span(), made.after.span()));
+  }
+}
+
+/// Beta(alpha, alpha) has the mean 1/2 and the variance 1 / (4 (2 alpha + 1)).
+TEST(Mixup, DrawsSharesOfTheBetaDistribution) {
+  for (const double alpha : {0.01, 0.2, 1.0, 4.0}) {
+    constexpr int kDraws = 20000;
+    Random random(5, 5);
+    double sum = 0.0;
+    double squares = 0.0;
+    for (int i = 0; i < kDraws; ++i) {
+      const double share = draw_share(alpha, random);
+      ASSERT_GE(share, 0.0);
+      ASSERT_LE(share, 1.0);
+      sum += share;
+      squares += (share - 0.5) * (share - 0.5);
+    }
+    const double variance = 0.25 / (2.0 * alpha + 1.0);
+    EXPECT_NEAR(sum / kDraws, 0.5, 0.015) << alpha;
+    EXPECT_NEAR(squares / kDraws, variance, 0.03 * variance) << alpha;
   }
 }
 

@@ -37,7 +37,7 @@ TEST(Activations, OfDevicesAreThoseOfPyTorch) {
 
 TEST(Activations, KeepNaN) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (int kind = 0; kind <= static_cast<int>(Activation::Kind::gelu); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(Activation::Kind::celu); ++kind) {
     const Activation activation{static_cast<Activation::Kind>(kind), 0.25F, 0.5F};
     float value = 0.0F;
     activate(activation, &nan, &value, 1);

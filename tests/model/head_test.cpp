@@ -28,6 +28,7 @@ struct HeadCase {
   std::string name;
   FeatureShape maps;
   std::vector<LayerSpec> layers;
+  double share = 1.0;  ///< below 1: images are mixed
 };
 
 void PrintTo(const HeadCase& c, std::ostream* out) { *out << c.name; }
@@ -45,7 +46,9 @@ class HeadGradients : public testing::TestWithParam<HeadCase> {
       fill(state.weights.value, random);
       fill(state.bias.value, random);
     }
-    for (int n = 0; n < kBatch; ++n) labels_.push_back(static_cast<int>(random.below(3)));
+    for (int n = 0; n < kBatch; ++n) labels_.classes.push_back(static_cast<int>(random.below(3)));
+    labels_.share = GetParam().share;
+    for (int n = 0; labels_.share < 1.0 && n < kBatch; ++n) labels_.others.push_back(static_cast<int>(random.below(3)));
   }
 
   static Shape maps_shape() {
@@ -72,7 +75,7 @@ class HeadGradients : public testing::TestWithParam<HeadCase> {
 
   Head<double> head_;
   BasicTensor<double> maps_;
-  std::vector<int> labels_;
+  Labels labels_;
   Pass pass_{.training = true, .seed = 99};
 };
 
@@ -95,34 +98,45 @@ TEST_P(HeadGradients, MatchCentralDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layers, HeadGradients,
-    testing::Values(HeadCase{"DenseSoftmax", {2, 3, 2}, {Flatten{}, Dense{3}, SoftmaxCrossEntropy{}}},
-                    HeadCase{"DenseSquaredError", {5, 1, 1}, {Dense{3}, SquaredError{}}},
-                    HeadCase{"NoDense", {3, 1, 1}, {SoftmaxCrossEntropy{}}},
-                    HeadCase{"Relu", {4, 1, 1}, {Dense{6}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}}},
-                    HeadCase{"Smoothed", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{0.2F}}},
-                    HeadCase{"Weighted", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{.class_weights = {1, 3, 0.5}}}},
-                    HeadCase{"WeightedAndSmoothed",
-                             {4, 1, 1},
-                             {Dense{3}, SoftmaxCrossEntropy{.label_smoothing = 0.2F, .class_weights = {1, 3, 0.5}}}},
-                    HeadCase{"Sigmoid", {4, 1, 1}, {Dense{5}, Activation::sigmoid, Dense{3}, SoftmaxCrossEntropy{}}},
-                    HeadCase{"Tanh", {4, 2, 1}, {Dense{5}, Activation::tanh, Dense{3}, SquaredError{}}},
-                    HeadCase{"Clip",
-                             {4, 1, 1},
-                             {Dense{6}, Activation{Activation::Kind::clip, -0.5F, 1.0F}, Dense{3}, SquaredError{}}},
-                    HeadCase{"HardSigmoid",
-                             {4, 1, 1},
-                             {Dense{5}, Activation{Activation::Kind::hard_sigmoid, 0.25F, 0.5F}, SquaredError{}}},
-                    HeadCase{"Elus",
-                             {4, 1, 1},
-                             {Dense{6}, Activation{Activation::Kind::elu, 0.75F}, Dense{5},
-                              Activation{Activation::Kind::selu}, Dense{3}, SoftmaxCrossEntropy{}}},
-                    HeadCase{"Softplus", {4, 1, 1}, {Activation{Activation::Kind::softplus}, Dense{3}, SquaredError{}}},
-                    HeadCase{"SiluFirst", {4, 1, 1}, {Activation{Activation::Kind::silu}, Dense{3}, SquaredError{}}},
-                    HeadCase{"HardSwishAndGelu",
-                             {4, 1, 1},
-                             {Dense{6}, Activation{Activation::Kind::hard_swish}, Dense{5},
-                              Activation{Activation::Kind::gelu}, Dense{3}, SoftmaxCrossEntropy{}}},
-                    HeadCase{"Dropout", {6, 1, 1}, {Dense{8}, Dropout{0.4F, 3}, Dense{3}, SoftmaxCrossEntropy{}}}),
+    testing::Values(
+        HeadCase{"DenseSoftmax", {2, 3, 2}, {Flatten{}, Dense{3}, SoftmaxCrossEntropy{}}},
+        HeadCase{"DenseSquaredError", {5, 1, 1}, {Dense{3}, SquaredError{}}},
+        HeadCase{"NoDense", {3, 1, 1}, {SoftmaxCrossEntropy{}}},
+        HeadCase{"Relu", {4, 1, 1}, {Dense{6}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}}},
+        HeadCase{"Smoothed", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{0.2F}}},
+        HeadCase{"Weighted", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{.class_weights = {1, 3, 0.5}}}},
+        HeadCase{"WeightedAndSmoothed",
+                 {4, 1, 1},
+                 {Dense{3}, SoftmaxCrossEntropy{.label_smoothing = 0.2F, .class_weights = {1, 3, 0.5}}}},
+        HeadCase{"Mixed", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{}}, 0.7},
+        HeadCase{"MixedSquaredError", {4, 1, 1}, {Dense{3}, SquaredError{}}, 0.3},
+        HeadCase{"MixedAndWeighted",
+                 {4, 1, 1},
+                 {Dense{3}, SoftmaxCrossEntropy{.label_smoothing = 0.2F, .class_weights = {1, 3, 0.5}}},
+                 0.6},
+        HeadCase{"GeluByTanhAndMish",
+                 {4, 1, 1},
+                 {Dense{6}, Activation{Activation::Kind::gelu_tanh}, Dense{5}, Activation{Activation::Kind::mish},
+                  Dense{3}, SoftmaxCrossEntropy{}}},
+        HeadCase{"Celu", {4, 1, 1}, {Dense{6}, Activation{Activation::Kind::celu, 0.5F}, Dense{3}, SquaredError{}}},
+        HeadCase{"Sigmoid", {4, 1, 1}, {Dense{5}, Activation::sigmoid, Dense{3}, SoftmaxCrossEntropy{}}},
+        HeadCase{"Tanh", {4, 2, 1}, {Dense{5}, Activation::tanh, Dense{3}, SquaredError{}}},
+        HeadCase{
+            "Clip", {4, 1, 1}, {Dense{6}, Activation{Activation::Kind::clip, -0.5F, 1.0F}, Dense{3}, SquaredError{}}},
+        HeadCase{"HardSigmoid",
+                 {4, 1, 1},
+                 {Dense{5}, Activation{Activation::Kind::hard_sigmoid, 0.25F, 0.5F}, SquaredError{}}},
+        HeadCase{"Elus",
+                 {4, 1, 1},
+                 {Dense{6}, Activation{Activation::Kind::elu, 0.75F}, Dense{5}, Activation{Activation::Kind::selu},
+                  Dense{3}, SoftmaxCrossEntropy{}}},
+        HeadCase{"Softplus", {4, 1, 1}, {Activation{Activation::Kind::softplus}, Dense{3}, SquaredError{}}},
+        HeadCase{"SiluFirst", {4, 1, 1}, {Activation{Activation::Kind::silu}, Dense{3}, SquaredError{}}},
+        HeadCase{"HardSwishAndGelu",
+                 {4, 1, 1},
+                 {Dense{6}, Activation{Activation::Kind::hard_swish}, Dense{5}, Activation{Activation::Kind::gelu},
+                  Dense{3}, SoftmaxCrossEntropy{}}},
+        HeadCase{"Dropout", {6, 1, 1}, {Dense{8}, Dropout{0.4F, 3}, Dense{3}, SoftmaxCrossEntropy{}}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Head, LossAndCorrectCount) {
@@ -150,6 +164,29 @@ TEST(Head, LossWithWeightsOfClasses) {
   };
   EXPECT_NEAR(mean(0.0F), 0.9092, 5e-5);
   EXPECT_NEAR(mean(0.1F), 0.9363, 5e-5);
+}
+
+/// The loss of mixed images is that by their own labels and that by the others, each as it is alone.
+TEST(Head, MixesTheLossesOfTwoLabels) {
+  for (const std::vector<float>& weights : {std::vector<float>{}, std::vector<float>{1.0F, 3.0F, 0.5F}}) {
+    Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{.class_weights = weights}}), 1, 3);
+    BasicTensor<double> logits({3, 3});
+    const std::vector<double> values{0.5, -1.0, 2.0, 1.5, 0.25, -0.75, -2.0, 1.0, 0.0};
+    std::ranges::copy(values, logits.data());
+    head.forward(logits, {});
+    const double own = head.loss({2, 1, 0}, 3).sum;
+    const double other = head.loss({0, 0, 1}, 3).sum;
+    Labels mixed{2, 1, 0};
+    mixed.others = {0, 0, 1};
+    mixed.share = 0.75;
+    const BatchLoss loss = head.loss(mixed, 3);
+    EXPECT_NEAR(loss.sum, 0.75 * own + 0.25 * other, 1e-12);
+    EXPECT_EQ(loss.correct, 1);
+    const Labels part = mixed.part(1, 2);
+    EXPECT_EQ(part.classes, (std::vector<int>{1, 0}));
+    EXPECT_EQ(part.others, (std::vector<int>{0, 1}));
+    EXPECT_EQ(part.share, 0.75);
+  }
 }
 
 /// Frozen layers keep their bits; layers before the first that is trained have no way back; a rate is a factor.
@@ -336,44 +373,6 @@ TEST(Head, DoesTheSameInParts) {
       EXPECT_NEAR(parted.weight_gradient(i).data()[w], whole.weight_gradient(i).data()[w], 1e-12);
     }
   }
-}
-
-TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
-  Cut cut{.trunk = {}, .heads = {make_cut({8, 1, 1}, {Dense{400}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}})}};
-  cut.trunk = {{.name = "conv1",
-                .channels = 30,
-                .height = 8,
-                .width = 8,
-                .conv = {.filters = 40, .kernel_h = 3, .kernel_w = 3},
-                .after = {Activation::relu}}};
-  const auto spread = [](std::span<const float> values) {
-    double sum = 0.0;
-    for (const float value : values) sum += static_cast<double>(value) * value;
-    return sum / static_cast<double>(values.size());
-  };
-  const std::vector<ShardState> states = initial_trunk(cut, 5);
-  EXPECT_NEAR(spread(states[0].weights().span()), 2.0 / 270.0, 0.1 * 2.0 / 270.0);
-  std::vector<DenseState<float>> head = initial_heads(cut, 5);
-  EXPECT_NEAR(spread(head[0].weights.value.span()), 2.0 / 8.0, 0.1 * 2.0 / 8.0);
-  EXPECT_NEAR(spread(head[1].weights.value.span()), 1.0 / 400.0, 0.15 * 1.0 / 400.0);
-  EXPECT_NE(states[0].weights().data()[0], head[0].weights.value.data()[0]);
-  const std::vector<ShardState> again = initial_trunk(cut, 5);
-  EXPECT_TRUE(
-      std::equal(states[0].weights().span().begin(), states[0].weights().span().end(), again[0].weights().data()));
-  EXPECT_NE(initial_trunk(cut, 6)[0].weights().data()[0], states[0].weights().data()[0]);
-  // A GELU halves the variance more or less; a SELU keeps it.
-  cut.trunk[0].after = {Activation{Activation::Kind::gelu}};
-  EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 2.0 / 270.0, 0.1 * 2.0 / 270.0);
-  cut.trunk[0].after = {Activation{Activation::Kind::selu}};
-  EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 1.0 / 270.0, 0.1 * 1.0 / 270.0);
-  // The layer's `init` decides.
-  cut.inits = {{Initialisation::Kind::xavier}};
-  EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 2.0 / 630.0, 0.1 * 2.0 / 630.0);
-  cut.heads[0].layers[0].init = {Initialisation::Kind::constant, 0.5};
-  cut.heads[0].layers[2].init = {Initialisation::Kind::he};
-  head = initial_heads(cut, 5);
-  EXPECT_EQ(head[0].weights.value.data()[7], 0.5F);
-  EXPECT_NEAR(spread(head[1].weights.value.span()), 2.0 / 400.0, 0.15 * 2.0 / 400.0);
 }
 
 }  // namespace

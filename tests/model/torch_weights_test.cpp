@@ -72,6 +72,24 @@ class NamesFile : public testing::Test {
   std::string folder_ = testing::TempDir() + "/convoy-names-" + std::to_string(getpid());
 };
 
+/// PyTorch's ConvTranspose2d has channels first, and its kernels are those of a convolution in reverse.
+TEST(TorchWeights, OfTransposedConvolutionsAreReordered) {
+  const Net net = parse_net(
+      "name: t\ninput: {channels: 4, height: 3, width: 3}\nlayers:\n"
+      "  - {name: up, type: conv_transpose, filters: 6, kernel: [2, 3], stride: 2, groups: 2}\n"
+      "  - {name: out, type: dense, units: 3}\n  - {name: loss, type: softmax_cross_entropy}\n",
+      "t.yaml");
+  SafetensorsFile file = model_of(net, {});
+  NamedTensor& weights = file.tensors[0];
+  ASSERT_THAT(weights.dims, ElementsAre(6, 2, 2, 3));
+  EXPECT_THAT(said([&] { take_torch_weights(file, "f", net, {}); }),
+              HasSubstr("tensor up.weight is 6x2x2x3, but up.weight of the net needs 4x3x2x3"));
+  weights.dims = {4, 3, 2, 3};
+  const std::vector<float> taken = take_torch_weights(file, "f", net, {}).tensors[0].values;
+  // Filter 4 is the second of group 1, whose second channel is 3; row 0, column 2 there is row 1, column 0 in PyTorch.
+  EXPECT_EQ(taken[((4 * 2 + 1) * 2 + 0) * 3 + 2], weights.values[((3 * 3 + 1) * 2 + 1) * 3 + 0]);
+}
+
 TEST(TorchWeights, ThatAreNoNumbersAreRefused) {
   for (const auto& [tensor, value] : {std::pair{"conv.weight", std::nanf("")}, std::pair{"norm.running_var", -1.0F}}) {
     SafetensorsFile file = model_of(small(), {});

@@ -108,10 +108,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadNet{"ProductOfOne",
                std::string(kConv) + "  - {name: j, from: [c], type: multiply}\n",
                {"layer j", "fewer than two"}},
-        BadNet{"ProductOfDenseLayers",
-               std::string(kConv) + "  - {name: d1, from: c, type: dense, units: 4}\n"
-                                    "  - {name: s, from: [d1, d1], type: multiply}\n",
-               {"layer s", "move it up"}},
         BadNet{"SliceBeyondTheChannels",
                std::string(kConv) + "  - {name: s, type: slice_channels, first: 3, count: 3}\n",
                {"t.yaml:5", "layer s", "channels 3 to 5", "has 5"}},
@@ -128,11 +124,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadNet{"MaximaThatCountPadding",
                std::string(kConv) + "  - {name: p, type: max_pool, kernel: 2, count_padding: true}\n",
                {"layer p", "count_padding"}},
-        BadNet{"TwoChainsOfDenseLayers",
-               std::string(kConv) + "  - {name: d1, from: c, type: dense, units: 4}\n"
-                                    "  - {name: d2, from: c, type: dense, units: 4}\n"
-                                    "  - {name: s, from: [d1, d2], type: add}\n",
-               {"layer s", "move it up"}},
         BadNet{"DenseLayerReadTwice",
                std::string(kConv) + "  - {name: d1, from: c, type: dense, units: 4}\n"
                                     "  - {name: d2, from: d1, type: dense, units: 4}\n"
@@ -151,9 +142,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadNet{"NormMomentum",
                std::string(kConv) + "  - {name: n, type: batch_norm, momentum: 2}\n",
                {"t.yaml:5", "layer n", "momentum is '2'"}},
-        BadNet{"NormAfterDense",
-               "  - {name: d, type: dense, units: 4}\n  - {name: n, type: batch_norm}\n",
-               {"layer n", "follows a flatten or dense layer"}},
+        BadNet{"NormOfImagesWithoutConvolution",
+               "  - {name: n, type: batch_norm}\n",
+               {"layer n", "the net has no convolution, and no dense layer in front of it"}},
+        BadNet{"NormOfFlattenedMaps",
+               std::string(kConv) + "  - {name: f, type: flatten}\n  - {name: n, type: batch_norm}\n",
+               {"layer n", "reads flattened maps of"}},
         BadNet{"ResponseNormSize",
                std::string(kConv) + "  - {name: n, type: response_norm, size: 0}\n",
                {"layer n", "size is '0'"}},
@@ -179,9 +173,9 @@ INSTANTIATE_TEST_SUITE_P(
                {"t.yaml:5", "kernel is missing"}},
         BadNet{"DenseWithoutUnits", "  - {name: d, type: dense}\n", {"units is missing"}},
         BadNet{"ReluWithField", std::string(kConv) + "  - {name: r, type: relu, slope: 1}\n", {"slope is not a field"}},
-        BadNet{"ConvAfterDense",
-               "  - {name: d, type: dense, units: 9}\n" + conv("filters: 2, kernel: 1"),
-               {"t.yaml:5: layer c", "move it up"}},
+        BadNet{"ConvAfterFlatten",
+               "  - {name: f, type: flatten}\n" + conv("filters: 2, kernel: 1"),
+               {"t.yaml:5: layer c", "reads flattened maps of 12x10"}},
         BadNet{"PoolInAPerceptron", "  - {name: p, type: max_pool, kernel: 2}\n", {"layer p"}},
         BadNet{
             "UnknownFrom", "  - {name: c, type: conv, filters: 5, kernel: 3, from: nowhere}\n", {"from", "'nowhere'"}},

@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numbers>
 
 #include "kernels/host/activation.hpp"
 #include "nets/graph/net.hpp"
@@ -67,6 +68,11 @@ class Evaluated {
     if (type == "Div") return x / others.at(0);
     if (type == "Add") return x + others.at(0);
     if (type == "Erf") return std::erf(x);
+    if (type == "Tanh") return std::tanh(x);
+    if (type == "Celu") {
+      const double alpha = attribute(node, "alpha", 1.0);
+      return std::fmax(0.0, x) + std::fmin(0.0, alpha * std::expm1(x / alpha));
+    }
     if (type == "Relu") return std::fmax(x, 0.0);
     if (type == "Sigmoid") return 1.0 / (1.0 + std::exp(-x));
     if (type == "Softplus") return std::log1p(std::exp(x));
@@ -157,6 +163,10 @@ TEST_P(ImportedActivations, AreThoseOfTheirFormulas) {
 }
 
 double hard_sigmoid(double x, double alpha) { return std::clamp(alpha * x + 0.5, 0.0, 1.0); }
+double gelu_by_tanh(double x) {
+  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+double mish(double x) { return x * std::tanh(std::log1p(std::exp(x))); }
 double normal(double x) { return 0.5 * (1.0 + std::erf(x / std::sqrt(2.0))); }
 
 Imported one_node(const std::string& type, std::function<double(double)> of, int opset = 13) {
@@ -165,61 +175,107 @@ Imported one_node(const std::string& type, std::function<double(double)> of, int
 
 INSTANTIATE_TEST_SUITE_P(
     Nodes, ImportedActivations,
-    testing::Values(one_node("Elu", [](double x) { return x > 0 ? x : std::expm1(x); }),
-                    one_node("Selu", [](double x) { return 1.05070102 * (x > 0 ? x : 1.67326319 * std::expm1(x)); }),
-                    one_node("Softplus", [](double x) { return std::log1p(std::exp(x)); }),
-                    one_node("HardSigmoid", [](double x) { return hard_sigmoid(x, 0.2); }),
-                    one_node(
-                        "HardSwish", [](double x) { return x * hard_sigmoid(x, 1.0 / 6.0); }, 14),
-                    one_node(
-                        "Gelu", [](double x) { return x * normal(x); }, 20),
-                    Imported{"Relu6",
-                             [](SmallModel& m) {
-                               m.number("zero", 0.0F), m.number("six", 6.0F);
-                               m.node("Clip", {m.last, "zero", "six"});
-                             },
-                             [](double x) { return std::clamp(x, 0.0, 6.0); }},
-                    Imported{"ClipFromOneSide",
-                             [](SmallModel& m) {
-                               m.number("high", 1.5F);
-                               m.node("Clip", {m.last, "", "high"});
-                             },
-                             [](double x) { return std::min(x, 1.5); }},
-                    Imported{"ClipByAttributes",
-                             [](SmallModel& m) {
-                               auto& clip = m.node("Clip", {m.last});
-                               SmallModel::set_number(clip, "min", -2.0F);
-                               SmallModel::set_number(clip, "max", 3.0F);
-                             },
-                             [](double x) { return std::clamp(x, -2.0, 3.0); }, 10},
-                    Imported{"SiluOfParts",
-                             [](SmallModel& m) {
-                               const std::string maps = m.last;
-                               m.node("Sigmoid", {maps});
-                               m.node("Mul", {maps, m.last});
-                             },
-                             [](double x) { return x / (1.0 + std::exp(-x)); }},
-                    Imported{"HardSwishOfParts",
-                             [](SmallModel& m) {
-                               const std::string maps = m.last;
-                               m.number("three", 3.0F), m.number("zero", 0.0F), m.number("six", 6.0F);
-                               m.node("Add", {maps, "three"});
-                               m.node("Clip", {m.last, "zero", "six"});
-                               m.node("Div", {m.last, "six"});
-                               m.node("Mul", {maps, m.last});
-                             },
-                             [](double x) { return x * hard_sigmoid(x, 1.0 / 6.0); }},
-                    Imported{"GeluOfParts",
-                             [](SmallModel& m) {
-                               const std::string maps = m.last;
-                               m.number("root", std::sqrt(2.0F)), m.number("one", 1.0F), m.number("half", 0.5F);
-                               m.node("Div", {maps, "root"});
-                               m.node("Erf", {m.last});
-                               m.node("Add", {m.last, "one"});
-                               m.node("Mul", {maps, m.last});
-                               m.node("Mul", {m.last, "half"});
-                             },
-                             [](double x) { return x * normal(x); }}),
+    testing::Values(
+        one_node("Elu", [](double x) { return x > 0 ? x : std::expm1(x); }),
+        one_node("Selu", [](double x) { return 1.05070102 * (x > 0 ? x : 1.67326319 * std::expm1(x)); }),
+        one_node("Softplus", [](double x) { return std::log1p(std::exp(x)); }),
+        one_node("HardSigmoid", [](double x) { return hard_sigmoid(x, 0.2); }),
+        one_node(
+            "HardSwish", [](double x) { return x * hard_sigmoid(x, 1.0 / 6.0); }, 14),
+        one_node(
+            "Gelu", [](double x) { return x * normal(x); }, 20),
+        one_node("Mish", mish, 18),
+        Imported{"Celu", [](SmallModel& m) { SmallModel::set_number(m.node("Celu", {m.last}), "alpha", 0.5F); },
+                 [](double x) { return x > 0 ? x : 0.5 * std::expm1(2.0 * x); }},
+        Imported{"GeluByTanh",
+                 [](SmallModel& m) { SmallModel::set_text(m.node("Gelu", {m.last}), "approximate", "tanh"); },
+                 gelu_by_tanh, 20},
+        Imported{"MishOfParts",
+                 [](SmallModel& m) {
+                   const std::string maps = m.last;
+                   m.node("Softplus", {maps});
+                   m.node("Tanh", {m.last});
+                   m.node("Mul", {maps, m.last});
+                 },
+                 mish},
+        Imported{"GeluByTanhOfPowers",  // as PyTorch's newer exporter writes it
+                 [](SmallModel& m) {
+                   const std::string maps = m.last;
+                   m.number("three", 3.0F), m.number("part", 0.044715F), m.number("one", 1.0F);
+                   m.number("root", std::sqrt(2.0F / std::numbers::pi_v<float>)), m.number("half", 0.5F);
+                   m.node("Pow", {maps, "three"});
+                   m.node("Mul", {"part", m.last});
+                   m.node("Add", {maps, m.last});
+                   m.node("Mul", {m.last, "root"});
+                   m.node("Tanh", {m.last});
+                   const std::string sum = m.node("Add", {m.last, "one"}).output(0);
+                   m.node("Mul", {"half", maps});
+                   m.node("Mul", {m.last, sum});
+                 },
+                 gelu_by_tanh},
+        Imported{"GeluByTanhOfProducts",  // and its older one
+                 [](SmallModel& m) {
+                   const std::string maps = m.last;
+                   m.number("part", 0.044715F), m.number("one", 1.0F), m.number("half", 0.5F);
+                   m.number("root", std::sqrt(2.0F / std::numbers::pi_v<float>));
+                   m.node("Mul", {maps, maps});
+                   m.node("Mul", {m.last, maps});
+                   m.node("Mul", {"part", m.last});
+                   m.node("Add", {maps, m.last});
+                   m.node("Mul", {"root", m.last});
+                   m.node("Tanh", {m.last});
+                   m.node("Add", {m.last, "one"});
+                   m.node("Mul", {maps, m.last});
+                   m.node("Mul", {"half", m.last});
+                 },
+                 gelu_by_tanh},
+        Imported{"Relu6",
+                 [](SmallModel& m) {
+                   m.number("zero", 0.0F), m.number("six", 6.0F);
+                   m.node("Clip", {m.last, "zero", "six"});
+                 },
+                 [](double x) { return std::clamp(x, 0.0, 6.0); }},
+        Imported{"ClipFromOneSide",
+                 [](SmallModel& m) {
+                   m.number("high", 1.5F);
+                   m.node("Clip", {m.last, "", "high"});
+                 },
+                 [](double x) { return std::min(x, 1.5); }},
+        Imported{"ClipByAttributes",
+                 [](SmallModel& m) {
+                   auto& clip = m.node("Clip", {m.last});
+                   SmallModel::set_number(clip, "min", -2.0F);
+                   SmallModel::set_number(clip, "max", 3.0F);
+                 },
+                 [](double x) { return std::clamp(x, -2.0, 3.0); }, 10},
+        Imported{"SiluOfParts",
+                 [](SmallModel& m) {
+                   const std::string maps = m.last;
+                   m.node("Sigmoid", {maps});
+                   m.node("Mul", {maps, m.last});
+                 },
+                 [](double x) { return x / (1.0 + std::exp(-x)); }},
+        Imported{"HardSwishOfParts",
+                 [](SmallModel& m) {
+                   const std::string maps = m.last;
+                   m.number("three", 3.0F), m.number("zero", 0.0F), m.number("six", 6.0F);
+                   m.node("Add", {maps, "three"});
+                   m.node("Clip", {m.last, "zero", "six"});
+                   m.node("Div", {m.last, "six"});
+                   m.node("Mul", {maps, m.last});
+                 },
+                 [](double x) { return x * hard_sigmoid(x, 1.0 / 6.0); }},
+        Imported{"GeluOfParts",
+                 [](SmallModel& m) {
+                   const std::string maps = m.last;
+                   m.number("root", std::sqrt(2.0F)), m.number("one", 1.0F), m.number("half", 0.5F);
+                   m.node("Div", {maps, "root"});
+                   m.node("Erf", {m.last});
+                   m.node("Add", {m.last, "one"});
+                   m.node("Mul", {maps, m.last});
+                   m.node("Mul", {m.last, "half"});
+                 },
+                 [](double x) { return x * normal(x); }}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tests imports of dilated convolutions and larger maps: values against loops in this file, and refusals.
+// Tests imports of dilated convolutions and maps of other sizes: values against loops in this file, and refusals.
 
 #include <algorithm>
 #include <cmath>
@@ -124,64 +124,144 @@ TEST(OnnxSizes, OfFactorsOfOneChangeNothing) {
   expect_near(made_by([](SmallModel& m) { resize(m, {1, 1, 1, 1}, "cubic", "align_corners"); }), plain_maps());
 }
 
+/// Where an axis of `extent` elements becomes one of `result` elements.
+struct OnnxAxis {
+  int extent;
+  int result;
+  double scale;
+
+  /// The place of an element in the smaller or larger row, as the specification of Resize has it.
+  double place(const std::string& how, int at) const {
+    if (how == "asymmetric") return at / scale;
+    if (how == "align_corners") return result > 1 ? at * (extent - 1.0) / (result - 1.0) : 0.0;
+    if (how == "pytorch_half_pixel" && result == 1) return 0.0;
+    return (at + 0.5) / scale - 0.5;
+  }
+  /// The weight of element `i` in element `at` of the result. `rounding` is empty for lines between elements.
+  double weight(const std::string& how, const std::string& rounding, int at, int i) const {
+    const double found = place(how, at);
+    if (rounding.empty()) return std::max(0.0, 1.0 - std::abs(std::clamp(found, 0.0, extent - 1.0) - i));
+    constexpr double kTiny = 1e-9;  // by which a computed place may miss a whole number or the middle
+    double nearest = std::floor(found + kTiny);
+    if (rounding == "ceil") nearest = std::ceil(found - kTiny);
+    if (rounding == "round_prefer_floor") nearest = std::ceil(found - 0.5 - kTiny);
+    if (rounding == "round_prefer_ceil") nearest = std::floor(found + 0.5 + kTiny);
+    return std::clamp(nearest, 0.0, extent - 1.0) == i ? 1.0 : 0.0;
+  }
+};
+
+std::vector<float> resized(const OnnxAxis& rows, const OnnxAxis& columns, const std::string& how,
+                           const std::string& rounding) {
+  const std::vector<float> maps = plain_maps();
+  std::vector<float> expected;
+  for (int map = 0; map < 2 * kMaps; ++map) {
+    for (int y = 0; y < rows.result; ++y) {
+      for (int x = 0; x < columns.result; ++x) {
+        double sum = 0.0;
+        for (int p = 0; p < kSide * kSide; ++p) {
+          sum += rows.weight(how, rounding, y, p / kSide) * columns.weight(how, rounding, x, p % kSide) *
+                 maps[static_cast<std::size_t>(map * kSide * kSide + p)];
+        }
+        expected.push_back(static_cast<float>(sum));
+      }
+    }
+  }
+  return expected;
+}
+
+TEST(OnnxSizes, OfAnyScale) {
+  for (const std::string how : {"asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners"}) {
+    for (const std::string rounding : {"", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"}) {
+      // 0.6 of 6 rows are 3, whose places follow from 0.6; 2.5 times 6 columns are 15.
+      for (const auto& [down, across] : {std::pair{0.5, 2.5}, {0.6, 0.34}, {1.75, 1.0}, {0.17, 0.5}}) {
+        SCOPED_TRACE(fmt::format("{} {} {} {}", how, rounding, down, across));
+        const OnnxAxis rows{kSide, static_cast<int>(kSide * down + 1e-6), down};
+        const OnnxAxis columns{kSide, static_cast<int>(kSide * across + 1e-6), across};
+        const auto nodes = [&](SmallModel& m) {
+          auto& node = resize(m, {1, 1, static_cast<float>(down), static_cast<float>(across)},
+                              rounding.empty() ? "linear" : "nearest", how);
+          if (!rounding.empty()) SmallModel::set_text(node, "nearest_mode", rounding);
+        };
+        expect_near(made_by(nodes, 13, static_cast<std::size_t>(kMaps * rows.result * columns.result)),
+                    resized(rows, columns, how, rounding));
+      }
+    }
+  }
+}
+
+TEST(OnnxSizes, OfGivenExtents) {
+  for (const std::string how : {"half_pixel", "align_corners", "asymmetric"}) {
+    const OnnxAxis rows{kSide, 7, 7.0 / kSide};
+    const OnnxAxis columns{kSide, 5, 5.0 / kSide};
+    const auto nodes = [&](SmallModel& m) {
+      m.free_batch();
+      m.integers("sizes", {1, 4, 7, 5});
+      auto& node = m.node("Resize", {m.last, "", "", "sizes"});
+      SmallModel::set_text(node, "mode", "linear");
+      SmallModel::set_text(node, "coordinate_transformation_mode", how);
+    };
+    expect_near(made_by(nodes, 13, 140), resized(rows, columns, how, ""));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Sizes, OnnxRefusals,
-    testing::Values(
-        Refusal{"OfImages",
-                [](SmallModel& m) {
-                  m.free_batch();
-                  m.integers("sizes", {2, 4, 12, 18});
-                  m.node("Resize", {m.last, "", "", "sizes"});
-                },
-                "(Resize): it makes 2 images, but the number of images is free in this model"},
-        Refusal{"DilatedPooling",
-                [](SmallModel& m) {
-                  auto& node = m.node("MaxPool", {m.last});
-                  SmallModel::set(node, "kernel_shape", {2, 2}), SmallModel::set(node, "dilations", {2, 2});
-                },
-                "node2 (MaxPool): dilations is 2 2; Convoy has no dilated pooling"},
-        Refusal{"DilationBeyondTheMaps",
-                [](SmallModel& m) {
-                  m.constant("u", {4, 4, 3, 3});
-                  SmallModel::set(m.node("Conv", {m.last, "u"}), "dilations", {3, 3});
-                },
-                "node2 (Conv): its kernel 7x7 does not fit into its input of 4x6x6"},
-        Refusal{"SmallerMaps",
-                [](SmallModel& m) {
-                  resize(m, {1, 1, 0.5F, 0.5F}, "nearest", "asymmetric");
-                },
-                "node2 (Resize): it scales images, channels, rows and columns by 1, 1, 0.5, 0.5"},
-        Refusal{"HalfAsLarge",
-                [](SmallModel& m) {
-                  resize(m, {1, 1, 1.5F, 1.5F}, "linear", "half_pixel");
-                },
-                "whole factors"},
-        Refusal{"MoreChannels",
-                [](SmallModel& m) {
-                  resize(m, {1, 2, 2, 2}, "nearest", "asymmetric");
-                },
-                "node2 (Resize): it scales images or channels"},
-        Refusal{"AlignedCorners",
-                [](SmallModel& m) {
-                  resize(m, {1, 1, 2, 2}, "linear", "align_corners");
-                },
-                "node2 (Resize): it finds elements by align_corners;"},
-        Refusal{"ElementsOfOtherPlaces",
-                [](SmallModel& m) {
-                  SmallModel::set_text(resize(m, {1, 1, 2, 2}, "nearest", "half_pixel"), "nearest_mode", "floor");
-                },
-                "node2 (Resize): it finds elements by half_pixel and floor;"},
-        Refusal{"Cubic",
-                [](SmallModel& m) {
-                  resize(m, {1, 1, 2, 2}, "cubic", "half_pixel");
-                },
-                "node2 (Resize): its mode is cubic"},
-        Refusal{"LinearOfOldUpsample",
-                [](SmallModel& m) {
-                  add_scales(m, {1, 1, 2, 2});
-                  SmallModel::set_text(m.node("Upsample", {m.last, "scales"}), "mode", "linear");
-                },
-                "node2 (Upsample): it finds elements by asymmetric;", 9}),
+    testing::Values(Refusal{"OfImages",
+                            [](SmallModel& m) {
+                              m.free_batch();
+                              m.integers("sizes", {2, 4, 12, 18});
+                              m.node("Resize", {m.last, "", "", "sizes"});
+                            },
+                            "(Resize): it makes 2 images, but the number of images is free in this model"},
+                    Refusal{"DilatedPooling",
+                            [](SmallModel& m) {
+                              auto& node = m.node("MaxPool", {m.last});
+                              SmallModel::set(node, "kernel_shape", {2, 2}), SmallModel::set(node, "dilations", {2, 2});
+                            },
+                            "node2 (MaxPool): dilations is 2 2; Convoy has no dilated pooling"},
+                    Refusal{"DilationBeyondTheMaps",
+                            [](SmallModel& m) {
+                              m.constant("u", {4, 4, 3, 3});
+                              SmallModel::set(m.node("Conv", {m.last, "u"}), "dilations", {3, 3});
+                            },
+                            "node2 (Conv): its kernel 7x7 does not fit into its input of 4x6x6"},
+                    Refusal{"NoRows",
+                            [](SmallModel& m) {
+                              resize(m, {1, 1, 0.1F, 0.5F}, "nearest", "asymmetric");
+                            },
+                            "node2 (Resize): it scales 6 rows or columns by 0.1"},
+                    Refusal{"ScaleOfZero",
+                            [](SmallModel& m) {
+                              resize(m, {1, 1, 0.0F, 0.5F}, "nearest", "asymmetric");
+                            },
+                            "node2 (Resize): it scales images, channels, rows and columns by 1, 1, 0, 0.5"},
+                    Refusal{"HugeMaps",
+                            [](SmallModel& m) {
+                              resize(m, {1, 1, 1e5F, 1e5F}, "nearest", "asymmetric");
+                            },
+                            "node2 (Resize): its output would have"},
+                    Refusal{"MoreChannels",
+                            [](SmallModel& m) {
+                              resize(m, {1, 2, 2, 2}, "nearest", "asymmetric");
+                            },
+                            "node2 (Resize): it scales images or channels"},
+                    Refusal{"CroppedMaps",
+                            [](SmallModel& m) {
+                              resize(m, {1, 1, 2, 2}, "linear", "tf_crop_and_resize");
+                            },
+                            "node2 (Resize): it finds elements by tf_crop_and_resize;"},
+                    Refusal{"KeptAspect",
+                            [](SmallModel& m) {
+                              m.integers("sizes", {1, 4, 12, 18});
+                              SmallModel::set_text(m.node("Resize", {m.last, "", "", "sizes"}),
+                                                   "keep_aspect_ratio_policy", "not_larger");
+                            },
+                            "node2 (Resize): keep_aspect_ratio_policy is not_larger", 18},
+                    Refusal{"Cubic",
+                            [](SmallModel& m) {
+                              resize(m, {1, 1, 2, 2}, "cubic", "half_pixel");
+                            },
+                            "node2 (Resize): its mode is cubic"}),
     refusal_name);
 
 }  // namespace

@@ -114,10 +114,10 @@ std::vector<NamedTensor> drawn_tensors(const Cut& parts) {
     for (std::size_t p = 0; p < specs.size(); ++p) {
       const Shape& shape = specs[p].shape;
       const bool convolution = p == 0 && stage.kind == StageKind::convolution && !parts.has_list(s);
-      add(specs[p].name,
-          convolution ? std::vector<std::int64_t>{shape.n, shape.c, shape.h, shape.w}
-                      : std::vector<std::int64_t>{shape.n},
-          shape.size());
+      std::vector<std::int64_t> dims{shape.n};
+      if (convolution) dims = {shape.n, shape.c, shape.h, shape.w};
+      if (p == 0 && parts.is_dense(s)) dims = {shape.n, static_cast<std::int64_t>(shape.sample_size())};
+      add(specs[p].name, dims, shape.size());
     }
   }
   for (const DenseState<float>& state : Heads(parts, 1).states()) {
@@ -143,7 +143,7 @@ class OnnxExports : public testing::TestWithParam<std::pair<const char*, Overrid
 TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
   const auto& [name, set] = GetParam();
   const std::map<std::string, const char*> own{
-      {"graph", kGraphNet}, {"gates", kGatesNet}, {"norms", kNormsNet}, {"even", kEvenNormsNet}};
+      {"graph", kGraphNet}, {"gates", kGatesNet}, {"norms", kNormsNet}, {"sizes", kSizesNet}, {"even", kEvenNormsNet}};
   const Net net = own.contains(name) ? parse_net(own.at(name), "own.yaml", set)
                                      : read_net(source_folder() + "/nets/" + name + ".yaml", set);
   const std::vector<NamedTensor> tensors = drawn_tensors(cut(net));
@@ -174,9 +174,9 @@ TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
 
 INSTANTIATE_TEST_SUITE_P(Nets, OnnxExports,
                          testing::Values(std::pair{"graph", Overrides{}}, std::pair{"gates", Overrides{}},
-                                         std::pair{"norms", Overrides{}}, std::pair{"even", Overrides{}},
-                                         std::pair{"lenet", Overrides{}}, std::pair{"big-mlp", Overrides{}},
-                                         std::pair{"resnet20", Overrides{}},
+                                         std::pair{"norms", Overrides{}}, std::pair{"sizes", Overrides{}},
+                                         std::pair{"even", Overrides{}}, std::pair{"lenet", Overrides{}},
+                                         std::pair{"big-mlp", Overrides{}}, std::pair{"resnet20", Overrides{}},
                                          std::pair{"resnet34-padded", Overrides{"input.height=48", "input.width=48"}},
                                          std::pair{"alexnet", Overrides{"input.height=67", "input.width=67"}},
                                          std::pair{"squeezenet", Overrides{"input.height=64", "input.width=64"}},
@@ -210,8 +210,8 @@ TEST_P(BadModels, AreRefusedWithNodeAndOperator) {
 INSTANTIATE_TEST_SUITE_P(
     Models, BadModels,
     testing::Values(
-        BadModel{"Operator", [](SmallModel& m) { m.node("Celu", {m.last}); },
-                 "node node2 (Celu): no layer of Convoy does this"},
+        BadModel{"Operator", [](SmallModel& m) { m.node("Softsign", {m.last}); },
+                 "node node2 (Softsign): no layer of Convoy does this"},
         BadModel{"Groups",
                  [](SmallModel& m) { SmallModel::set(*m.model.mutable_graph()->mutable_node(0), "group", {3}); },
                  "node node1 (Conv): 4 filters and 3 channels are not divisible into 3 groups"},

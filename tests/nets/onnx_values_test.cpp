@@ -320,6 +320,23 @@ INSTANTIATE_TEST_SUITE_P(
                  }},
         Computed{"BatchNormBehindDense", [](SmallModel& m) { flat(m), add_batch_norm(m, 5); },
                  [](SmallModel& m, const Maps& maps) { return normalised(m, through_dense(m, maps.values), 1); }},
+        Computed{"BatchNormBehindActivationOfDense",
+                 [](SmallModel& m) { flat(m), m.node("Tanh", {m.last}), add_batch_norm(m, 5); },
+                 [](SmallModel& m, const Maps& maps) {
+                   std::vector<float> values = through_dense(m, maps.values);
+                   for (float& each : values) each = std::tanh(each);
+                   return normalised(m, values, 1);
+                 }},
+        Computed{"ProductOfDenseLayers",
+                 [](SmallModel& m) {
+                   flat(m);
+                   m.node("Mul", {m.last, m.last});
+                 },
+                 [](SmallModel& m, const Maps& maps) {
+                   std::vector<float> values = through_dense(m, maps.values);
+                   for (float& each : values) each *= each;
+                   return values;
+                 }},
         Computed{"BatchNormOfMeans",
                  [](SmallModel& m) {
                    m.node("GlobalAveragePool", {m.last});
@@ -334,12 +351,15 @@ INSTANTIATE_TEST_SUITE_P(
                  [](SmallModel& m, const Maps& maps) { return normalised(m, maps.values, 36); }}),
     [](const auto& info) { return info.param.name; });
 
-TEST(OnnxNotices, TellThatABatchNormWasFolded) {
+/// Training goes on with the norm.
+TEST(OnnxValues, KeepTheBatchNormOfADenseLayer) {
   SmallModel m;
   flat(m);
   add_batch_norm(m, 5);
-  EXPECT_THAT(parse_onnx(m.bytes(), "values.onnx", "values").notices,
-              testing::ElementsAre(testing::HasSubstr("is folded into the dense layer node3")));
+  const ImportedNet net = parse_onnx(m.bytes(), "values.onnx", "values");
+  EXPECT_THAT(net.notices, testing::IsEmpty());
+  EXPECT_THAT(net.yaml, testing::HasSubstr("type: batch_norm"));
+  EXPECT_TRUE(cut(parse_net(net.yaml, "values")).is_dense(1));
 }
 
 }  // namespace

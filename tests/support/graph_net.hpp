@@ -128,4 +128,35 @@ layers:
   - {name: loss, type: softmax_cross_entropy}
 )";
 
+/// A small net with transposed convolutions, maps that are resized, and dense layers in front of norms and joins.
+inline constexpr const char* kSizesNet = R"(name: sizes
+input: {channels: 2, height: 7, width: 6}
+layers:
+  - {name: stem, type: conv, filters: 6, kernel: 3, pad: same, stride: 2}
+  - {name: stem_act, type: celu, alpha: 0.5}
+  - {name: up, type: conv_transpose, filters: 4, kernel: 3, stride: 2, pad: 1, output_pad: [0, 1], groups: 2}
+  - {name: up_norm, type: batch_norm}
+  - {name: up_act, type: mish}
+  - {name: wide, from: stem_act, type: conv_transpose, filters: 3, kernel: [2, 3], dilation: [2, 1], bias: false}
+  - {name: wide_act, type: gelu, approximate: tanh}
+  - {name: small, from: up_act, type: resize, size: [6, 5], mode: bilinear}
+  - {name: corners, from: up_act, type: resize, size: [6, 5], mode: bilinear, align_corners: true}
+  - {name: near, from: stem_act, type: resize, size: [6, 5]}
+  - {name: both, from: [wide_act, small, corners, near], type: concat}
+  - {name: mix, type: conv, filters: 5, kernel: 3, stride: 2, pad: 1}
+  - {name: mix_tanh, type: tanh}
+  # Dense layers whose outputs are normalised and added are stages, too.
+  - {name: flat, type: flatten}
+  - {name: flat_drop, type: dropout, rate: 0.25}
+  - {name: d1, type: dense, units: 8}
+  - {name: d1_norm, type: batch_norm}
+  - {name: d1_act, type: tanh}
+  - {name: d2, type: dense, units: 8}
+  - {name: d2_norm, type: layer_norm, epsilon: 0.01}
+  - {name: d_sum, from: [d2_norm, d1_act], type: add}
+  - {name: d_slopes, type: prelu, slope: 1}
+  - {name: out, type: dense, units: 3}
+  - {name: loss, type: softmax_cross_entropy}
+)";
+
 }  // namespace convoy

@@ -32,6 +32,7 @@ class NetWriter {
       end = block(end);
       if (!sided_ && random_.below(4) == 0) side_head(end);
     }
+    if (random_.below(4) == 0) end = dense_stage(end);
     end = layer(end, "dense, units: 3");
     layer(end, "softmax_cross_entropy");
     return text_;
@@ -113,7 +114,7 @@ class NetWriter {
   }
 
   End block(const End& from) {
-    switch (random_.below(12)) {
+    switch (random_.below(14)) {
       case 0: {  // a residual block
         End inside = channelwise(convolution(from, from.channels, true));
         if (random_.below(2) == 0) inside = convolution(inside, from.channels, true);
@@ -165,9 +166,42 @@ class NetWriter {
         larger.width *= columns;
         return pooling(random_.below(2) == 0 ? norm(larger) : convolution(larger, between(1, 6), false));
       }
+      case 12: return channelwise(transposed(from));
+      case 13: {  // maps of any other size
+        End other = from;
+        other.height = between(3, 9);
+        other.width = between(3, 9);
+        other =
+            layer(other, fmt::format("resize, size: [{}, {}], mode: {}, align_corners: {}", other.height, other.width,
+                                     random_.below(2) == 0 ? "nearest" : "bilinear", random_.below(2) == 0));
+        return channelwise(convolution(other, between(1, 6), false));
+      }
       case 8: return pooling(layer(from, fmt::format("response_norm, size: {}, alpha: 0.5", between(1, 4))));
       default: return pooling(channelwise(convolution(from, between(1, 9), false)));
     }
+  }
+  /// Adds a transposed convolution, and a pooling where it has made maps large.
+  End transposed(const End& from) {
+    const int filters = between(1, 6);
+    const int kernel = between(1, 3);
+    const int stride = between(1, 2);
+    const int pad = between(0, (kernel - 1) / 2);
+    const int more = between(0, stride - 1);
+    int groups = between(1, 3);
+    if (from.channels % groups != 0 || filters % groups != 0) groups = 1;
+    End end = layer(from, fmt::format("conv_transpose, filters: {}, kernel: {}, stride: {}, pad: {}, output_pad: {}, "
+                                      "groups: {}",
+                                      filters, kernel, stride, pad, more, groups));
+    end.channels = filters;
+    end.height = (from.height - 1) * stride + kernel - 2 * pad + more;
+    end.width = (from.width - 1) * stride + kernel - 2 * pad + more;
+    return stride > 1 ? pooling(end) : end;
+  }
+  /// Adds a dense layer and a batch norm, so that the dense layer is a stage.
+  End dense_stage(const End& from) {
+    End end = layer(layer(from, "dense, units: 7"), random_.below(2) == 0 ? "tanh" : "dropout, rate: 0.25");
+    end = {end.layer, 7, 1, 1};
+    return layer(end, random_.below(2) == 0 ? "batch_norm" : "layer_norm, epsilon: 0.1");
   }
   /// Adds a norm of each sample, with an epsilon that keeps rounding small where values are nearly equal.
   End norm(const End& from) {

@@ -45,6 +45,9 @@ std::vector<StageCase> cases_with_activations() {
   const Activation silu{Kind::silu};
   const Activation hard_swish{Kind::hard_swish};
   const Activation gelu{Kind::gelu};
+  const Activation gelu_tanh{Kind::gelu_tanh};
+  const Activation mish{Kind::mish};
+  const Activation celu{Kind::celu, 0.5F};
   return {
       whole("Clip", {2, 3, 8, 8, 5}, square(3, 1, 1), {Activation{Kind::clip, -0.5F, 1.25F}}),
       whole("ClipThenMaxPool", {2, 20, 8, 7, 21}, square(3, 1, 1), {relu6, kMax2}),
@@ -67,6 +70,10 @@ std::vector<StageCase> cases_with_activations() {
       whole("HardSwishAfterSum", {2, 16, 6, 6, 32}, without_bias(square(3, 1, 1)), {norm, Add{}, hard_swish}),
       whole("Gelu", {2, 3, 6, 6, 5}, square(3), {gelu}),
       whole("GeluThenMaxPool", {2, 20, 8, 7, 21}, square(3, 1, 1), {gelu, kMax2, Dropout{0.25F, 1}}, false),
+      whole("GeluByTanh", {2, 3, 6, 6, 5}, square(3), {gelu_tanh}),
+      whole("Mish", {2, 3, 6, 6, 5}, square(3), {mish}),
+      whole("Celu", {2, 3, 6, 6, 5}, square(3), {celu}),
+      whole("ActivationsInTurn", {2, 20, 8, 7, 21}, square(3, 1, 1), {celu, mish, norm, gelu_tanh, kMax2}, false),
       part("ShardWithClip", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu6, kMax2}, {7, 6}),
       part("ShardWithSilu", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, Add{}, silu, kMax2}, {7, 6}),
       part("PartsOfGroupsWithGelu", {2, 12, 8, 8, 20}, in_groups(square(3, 1, 1), 4), {gelu, kMax2}, {3, 14}),

@@ -1,4 +1,4 @@
-// Cases of dilated convolutions, norms of one sample, and upsampling.
+// Cases of dilated convolutions, norms of one sample, and maps of other rows and columns.
 
 #include "tests/support/stage_case_forms.hpp"
 
@@ -45,16 +45,27 @@ StageCase normalised(std::string name, const Sizes& sizes, const GroupNorm& norm
   return made;
 }
 
-StageCase enlarged(std::string name, const Sizes& sizes, const Upsampling& by, std::vector<ChannelLayer> after,
-                   FilterRange filters) {
-  StageCase made = weightless(std::move(name), StageKind::upsample, sizes, std::move(after), filters);
-  made.spec.stage.upsampling = by;
+using Mode = Resizing::Mode;
+using Axis = Resizing::Axis;
+
+StageCase resized(std::string name, const Sizes& sizes, const Resizing& by, std::vector<ChannelLayer> after,
+                  FilterRange filters) {
+  StageCase made = weightless(std::move(name), StageKind::resize, sizes, std::move(after), filters);
+  made.spec.stage.resizing = by;
   return made;
 }
 
+/// Axes of `extent` elements, of which others are made: by a whole factor, between centres, and between corners.
+Axis repeated(int extent, int factor) { return {extent * factor, 1.0 / factor, 0.0}; }
+Axis centred(int extent, int result) {
+  const double step = static_cast<double>(extent) / result;
+  return {result, step, 0.5 * step - 0.5};
+}
+Axis cornered(int extent, int result) { return {result, (extent - 1.0) / (result - 1.0), 0.0}; }
+
 }  // namespace
 
-/// Group norms, upsampling, and a depthwise convolution of one weight for each channel, as the slopes of a PReLU are.
+/// Group norms, resized maps, and a depthwise convolution of one weight for each channel, as the slopes of a PReLU are.
 std::vector<StageCase> cases_of_norms_and_sizes() {
   const auto relu = Activation::relu;
   const BatchNorm norm{.name = "norm", .epsilon = 0.01F, .momentum = 0.25F};
@@ -70,12 +81,21 @@ std::vector<StageCase> cases_of_norms_and_sizes() {
       normalised("LayerNormOfAShard", {2, 16, 4, 6, 0}, {.groups = 1, .by_position = true}, {gate, kAverage2}, {5, 6}),
       normalised("LayerNormOfPoints", {3, 20, 1, 1, 0}, {.groups = 1, .by_position = true}, {}, {0, 20}),
       normalised("LayerNormOfGroups", {2, 12, 3, 5, 0}, {.groups = 4, .by_position = true}, {relu}, {4, 4}),
-      enlarged("Nearest", {2, 5, 3, 4, 0}, {.rows = 2, .columns = 2}, {}, {0, 5}),
-      enlarged("NearestRectangular", {2, 16, 3, 2, 0}, {.rows = 1, .columns = 3}, {relu, kMax2}, {0, 16}),
-      enlarged("NearestOfAShard", {3, 9, 3, 3, 0}, {.rows = 3, .columns = 2}, {norm, Add{}}, {2, 4}),
-      enlarged("Bilinear", {2, 5, 3, 4, 0}, {.rows = 2, .columns = 2, .bilinear = true}, {}, {0, 5}),
-      enlarged("BilinearRectangular", {2, 4, 5, 1, 0}, {.rows = 3, .columns = 4, .bilinear = true}, {relu}, {0, 4}),
-      enlarged("BilinearOfAShard", {3, 9, 3, 4, 0}, {.rows = 1, .columns = 2, .bilinear = true}, {gate, kMax2}, {5, 3}),
+      resized("Nearest", {2, 5, 3, 4, 0}, {Mode::nearest, repeated(3, 2), repeated(4, 2)}, {}, {0, 5}),
+      resized("NearestRectangular", {2, 16, 3, 2, 0}, {Mode::nearest, repeated(3, 1), repeated(2, 3)}, {relu, kMax2},
+              {0, 16}),
+      resized("NearestOfAShard", {3, 9, 3, 3, 0}, {Mode::nearest, repeated(3, 3), repeated(3, 2)}, {norm, Add{}},
+              {2, 4}),
+      resized("NearestSmaller", {2, 5, 7, 6, 0}, {Mode::nearest, {4, 1.75, 0.0}, {3, 2.0, 1.0}}, {}, {0, 5}),
+      resized("NearestUneven", {2, 9, 5, 4, 0}, {Mode::nearest, {7, 5.0 / 7, 0.0}, {6, 4.0 / 6, 0.5}}, {relu}, {3, 4}),
+      resized("Bilinear", {2, 5, 3, 4, 0}, {Mode::linear, centred(3, 6), centred(4, 8)}, {}, {0, 5}),
+      resized("BilinearRectangular", {2, 4, 5, 1, 0}, {Mode::linear, centred(5, 15), centred(1, 4)}, {relu}, {0, 4}),
+      resized("BilinearOfAShard", {3, 9, 3, 4, 0}, {Mode::linear, centred(3, 3), centred(4, 8)}, {gate, kMax2}, {5, 3}),
+      resized("BilinearSmaller", {2, 5, 7, 9, 0}, {Mode::linear, centred(7, 3), centred(9, 4)}, {}, {0, 5}),
+      resized("BilinearUneven", {2, 9, 5, 4, 0}, {Mode::linear, {7, 0.7, 0.25}, {5, 0.8, 0.0}}, {norm}, {2, 5}),
+      resized("BilinearOfCorners", {2, 16, 4, 5, 0}, {Mode::linear, cornered(4, 7), cornered(5, 3)}, {relu}, {0, 16}),
+      resized("Spread", {2, 5, 3, 4, 0}, {Mode::spread, {5, 2.0, 0.0}, {11, 3.0, 0.0}}, {}, {0, 5}),
+      resized("SpreadOfAShard", {3, 9, 3, 3, 0}, {Mode::spread, {8, 3.0, 1.0}, {3, 1.0, 0.0}}, {norm, Add{}}, {4, 3}),
       whole("Slopes", {2, 9, 6, 5, 9}, in_groups(without_bias(square(1)), 9), {Add{}}),
       part("SlopesOfAShard", {2, 20, 6, 5, 20}, in_groups(square(1), 20), {Add{}, relu}, {3, 11}),
   };

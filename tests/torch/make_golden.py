@@ -52,6 +52,7 @@ CASES = {
     "activations": ("../tests/torch/activations", [], 8),
     "gates": ("../tests/torch/gates", [], 8),
     "norms": ("../tests/torch/norms", [], 8),
+    "sizes": ("../tests/torch/sizes", [], 8),
 }
 STEPS = 10
 SAMPLES = 4

@@ -212,7 +212,7 @@ TEST(Graphs, WithNormsAreCutIntoStagesThatReadOneAnother) {
   EXPECT_EQ(parts.trunk[1].group_norm, (GroupNorm{.groups = 3}));
   EXPECT_EQ(parts.trunk[4].group_norm.groups, 6);
   EXPECT_TRUE(parts.trunk[10].group_norm.by_position);
-  EXPECT_EQ(parts.trunk[17].upsampling, (Upsampling{2, 2, true}));
+  EXPECT_EQ(parts.trunk[17].resizing, resizing_of(Upsampling{2, 2, true}, 4, 4));
   EXPECT_TRUE(parts.has_list(2) && parts.has_list(8) && parts.has_list(20));
   EXPECT_FALSE(parts.has_list(0) || parts.has_list(1) || parts.has_list(3) || parts.has_list(21));
   EXPECT_EQ(parameters_of(parts.trunk[8], 6).at(0).name, "a1_act.weight");
@@ -282,11 +282,12 @@ TEST_P(GraphGradients, AgreeOnAllDevices) {
 }
 
 std::string name_of_graph(const testing::TestParamInfo<const char*>& info) {
-  constexpr std::array kNames{"Graph", "Gates", "Norms"};
+  constexpr std::array kNames{"Graph", "Gates", "Norms", "Sizes"};
   return kNames.at(info.index);
 }
 
-INSTANTIATE_TEST_SUITE_P(Nets, GraphGradients, testing::Values(kGraphNet, kGatesNet, kNormsNet), name_of_graph);
+INSTANTIATE_TEST_SUITE_P(Nets, GraphGradients, testing::Values(kGraphNet, kGatesNet, kNormsNet, kSizesNet),
+                         name_of_graph);
 
 class ShippedNets : public testing::TestWithParam<Shipped> {};
 

@@ -29,13 +29,13 @@ Stage sample_stage() {
           .after = {Activation{Activation::Kind::leaky_relu, 0.125F},
                     Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3},
                     BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F, .rate = 0.75F},
-                    Activation{Activation::Kind::clip, -0.5F, 6.0F}, Activation{Activation::Kind::gelu},
+                    Activation{Activation::Kind::clip, -0.5F, 6.0F}, Activation{Activation::Kind::celu, 0.5F},
                     Multiply{{{Source::kZeros, {0, 7}}}, true},
                     Pooling{.kind = PoolKind::average_with_padding, .kernel_h = 1, .kernel_w = 1}},
           .moments = 2,
           .shuffle = 3,
           .group_norm = {.groups = 4, .epsilon = 0.125F, .by_position = true},
-          .upsampling = {.rows = 5, .columns = 6, .bilinear = true}};
+          .resizing = {Resizing::Mode::spread, {50, 6.0, 2.0}, {40, 5.0, 0.0}}};
 }
 
 /// The stage after sample_stage() in a trunk.
@@ -253,11 +253,26 @@ INSTANTIATE_TEST_SUITE_P(
                      m.stage.group_norm.groups = 0;
                    }),
                    "normalised in 0 equal groups"},
-        BadMessage{"HugeUpsampling", calibrate([](Calibrate& m) {
-                     m.stage = stage_without_weights("up", StageKind::upsample, 6, 2, 2);
-                     m.stage.upsampling.rows = 1 << 30;
+        BadMessage{"ResizedToHugeMaps", calibrate([](Calibrate& m) {
+                     m.stage = stage_without_weights("up", StageKind::resize, 6, 2, 2);
+                     m.stage.resizing.rows.extent = 1 << 30;
                    }),
-                   "cannot be made"},
+                   "cannot be resized to"},
+        BadMessage{"ResizedByNan", calibrate([](Calibrate& m) {
+                     m.stage = stage_without_weights("up", StageKind::resize, 6, 2, 2);
+                     m.stage.resizing.columns.step = NAN;
+                   }),
+                   "cannot be resized by steps"},
+        BadMessage{"SpreadBeyondTheMaps", calibrate([](Calibrate& m) {
+                     m.stage = stage_without_weights("up", StageKind::resize, 6, 2, 2);
+                     m.stage.resizing = {Resizing::Mode::spread, {2, 2.0, 0.0}, {3, 2.0, 0.0}};
+                   }),
+                   "cannot be spread"},
+        BadMessage{"UnknownResizing", calibrate([](Calibrate& m) {
+                     m.stage = stage_without_weights("up", StageKind::resize, 6, 2, 2);
+                     m.stage.resizing.mode = static_cast<Resizing::Mode>(3);
+                   }),
+                   "mode of resizing"},
         BadMessage{"ZeroStride", calibrate([](Calibrate& m) { m.stage.conv.stride_w = 0; }), "stride"},
         BadMessage{"ManyLayers", calibrate([](Calibrate& m) { m.stage.after.assign(65, Activation::relu); }),
                    "65 layers"},
