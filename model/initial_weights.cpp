@@ -54,7 +54,7 @@ bool first_activation_is_relu(const Stage& stage) {
 
 /// Returns the share of the inputs under a filter that are not the zeros of spread maps, as a transposed convolution has them.
 double share_of_inputs(const std::vector<Stage>& trunk, std::size_t stage) {
-  const Source& source = reads_of(trunk, stage)[0][0];
+  const Source source = reads_of(trunk, stage)[0][0];
   if (source.stage < 0) return 1.0;
   const Stage& from = trunk[static_cast<std::size_t>(source.stage)];
   const Resizing& by = from.resizing;

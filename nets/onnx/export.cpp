@@ -250,19 +250,23 @@ class Exporter : onnx_file::ActivationWriter {
     node("Div", name, {prefix + ".distance", prefix + ".root"}).set_name(prefix);
   }
   void write(const Layer& layer, const Upsampling& by, const Inputs& inputs) {
-    const char* transformation = by.bilinear ? "half_pixel" : "asymmetric";
-    write_resize(layer.name, inputs[0], {static_cast<float>(by.rows), static_cast<float>(by.columns)},
-                 {transformation, by.bilinear ? "" : "floor", {}});
+    const std::array<float, 2> scales{static_cast<float>(by.rows), static_cast<float>(by.columns)};
+    write_resize(layer.name, {inputs[0], "", scales_of(layer.name, scales)},
+                 {by.bilinear ? "half_pixel" : "asymmetric", by.bilinear ? "" : "floor", {}});
   }
   void write(const Layer& layer, const Resizing& by, const Inputs& inputs) {
     const int input = layer.inputs[0];
     const FeatureShape& in = input == kNetInput ? net_.input : net_.layers[static_cast<std::size_t>(input)].output;
-    const auto rows = ways_of(by.mode, by.rows, in.height);
-    const auto columns = ways_of(by.mode, by.columns, in.width);
-    for (const onnx_file::PlacesOfElements& one : rows) {
-      for (const onnx_file::PlacesOfElements& other : columns) {
+    for (const onnx_file::PlacesOfElements& one : ways_of(by.mode, by.rows, in.height)) {
+      for (const onnx_file::PlacesOfElements& other : ways_of(by.mode, by.columns, in.width)) {
         if (one.transformation != other.transformation || one.rounding != other.rounding) continue;
-        return write_resize(layer.name, inputs[0], {scale_of(by.rows, in.height), scale_of(by.columns, in.width)}, one);
+        const bool by_extents = one.transformation == "align_corners" ||
+                                (is_quotient(by.rows, in.height) && is_quotient(by.columns, in.width));
+        if (by_extents) {
+          return write_resize(layer.name, {inputs[0], "", "", sizes_of(layer.name, inputs[0], layer.output)}, one);
+        }
+        const std::array<float, 2> scales{scale_of(by.rows, in.height), scale_of(by.columns, in.width)};
+        return write_resize(layer.name, {inputs[0], "", scales_of(layer.name, scales)}, one);
       }
     }
     fail("{}:{}: layer {}: ONNX has no name for its steps and starts; give it others, or leave them out", net_.file,
@@ -273,25 +277,40 @@ class Exporter : onnx_file::ActivationWriter {
     std::vector<onnx_file::PlacesOfElements> ways = onnx_file::ways_to_place(mode, from, axis.extent, axis.step);
     const auto differs = [](double a, double b) { return std::abs(a - b) > 1e-7; };
     std::erase_if(ways, [&](const onnx_file::PlacesOfElements& way) {
-      return differs(way.axis.step, axis.step) || differs(way.axis.start, axis.start);
+      // Of a scale, the extent follows.
+      const bool fits = way.transformation == "align_corners" ||
+                        std::floor(from / axis.step + 1e-6) == static_cast<double>(axis.extent);
+      return !fits || differs(way.axis.step, axis.step) || differs(way.axis.start, axis.start);
     });
     return ways;
   }
-  /// The scale from which ONNX computes the axis' extent in single precision.
+  static bool is_quotient(const Resizing::Axis& axis, int from) {
+    return std::abs(axis.step * axis.extent - from) < 1e-9 * from;
+  }
+  /// A scale whose product with the extent is not below the axis' extent, be it computed in single or double precision.
   static float scale_of(const Resizing::Axis& axis, int from) {
-    float scale = static_cast<float>(axis.extent) / static_cast<float>(from);
-    const auto step = static_cast<float>(1.0 / axis.step);
-    if (std::floor(static_cast<float>(from) * step) == static_cast<float>(axis.extent)) scale = step;
-    while (std::floor(static_cast<float>(from) * scale) < static_cast<float>(axis.extent))
+    auto scale = static_cast<float>(1.0 / axis.step);
+    while (std::floor(static_cast<double>(from) * static_cast<double>(scale)) < axis.extent)
       scale = std::nextafter(scale, 2.0F * scale);
     return scale;
   }
-  void write_resize(const std::string& name, const std::string& x, const std::array<float, 2>& by,
-                    const onnx_file::PlacesOfElements& way) {
+  std::string scales_of(const std::string& name, const std::array<float, 2>& by) {
     onnx::TensorProto& scales = constant(name + ".scales", onnx::TensorProto::FLOAT);
     scales.add_dims(4);
     for (const float scale : {1.0F, 1.0F, by[0], by[1]}) scales.add_float_data(scale);
-    onnx::NodeProto& made = node("Resize", name, {x, "", scales.name()});
+    return scales.name();
+  }
+  /// Writes nodes for the extents of maps of the shape `maps`, of as many images as `x` has.
+  std::string sizes_of(const std::string& name, const std::string& x, const FeatureShape& maps) {
+    node("Shape", name + ".shape", {x});
+    node("Slice", name + ".images", {name + ".shape", integers(name + ".first", {0}), integers(name + ".behind", {1})});
+    set(node("Concat", name + ".sizes",
+             {name + ".images", integers(name + ".extents", {maps.channels, maps.height, maps.width})}),
+        "axis", 0);
+    return name + ".sizes";
+  }
+  void write_resize(const std::string& name, const Inputs& inputs, const onnx_file::PlacesOfElements& way) {
+    onnx::NodeProto& made = node("Resize", name, inputs);
     set(made, "mode", way.rounding.empty() ? "linear" : "nearest");
     set(made, "coordinate_transformation_mode", way.transformation.c_str());
     if (!way.rounding.empty()) set(made, "nearest_mode", way.rounding.c_str());

@@ -22,18 +22,18 @@ struct ScaledAxis {
   double step = 1.0;
 };
 
-/// The axis whose extent a scale changes. A Resize rounds the product of extent and scale down in single precision, unless the
-/// scale is a quotient of two extents.
+/// The axis whose extent a scale changes. A Resize rounds the product of extent and scale down in single precision, where products
+/// of quotients of two extents are whole.
 ScaledAxis scaled(int from, double scale) {
   const auto exact = static_cast<float>(scale);
   const double whole = std::round(from * scale);
-  const bool quotient = std::abs(from * scale - whole) < 1e-9;
+  const bool quotient = std::abs(from * scale - whole) < 1e-6 * whole;
   const double to = quotient ? whole : std::floor(static_cast<float>(from) * exact);
   if (!(to >= 1.0 && to <= kMostElements)) {
     refuse("it scales {} rows or columns by {}; expected 1 to {} of them", from, scale, kMostElements);
   }
   const ScaledAxis axis{from, static_cast<int>(to), from / to};
-  if (quotient || static_cast<float>(to / from) == exact) return axis;
+  if (quotient) return axis;
   // Scales such as 0.6 are no floats; their author has written a decimal number.
   return {from, axis.to, 1.0 / std::stod(fmt::format("{}", exact))};
 }

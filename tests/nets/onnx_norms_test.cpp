@@ -202,13 +202,6 @@ INSTANTIATE_TEST_SUITE_P(
                               SmallModel::set(m.node("LayerNormalization", {m.last, "scale"}), "axis", {1});
                             },
                             "node2 (LayerNormalization): its scale differs between the elements of a channel", 17},
-                    Refusal{"NormOfADenseLayer",
-                            [](SmallModel& m) {
-                              flat(m);
-                              m.constant("scale", {5});
-                              m.node("LayerNormalization", {m.last, "scale"});
-                            },
-                            "(LayerNormalization): it normalises outputs of a dense layer", 17},
                     Refusal{
                         "UnequalGroups",
                         [](SmallModel& m) {

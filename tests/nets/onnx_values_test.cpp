@@ -330,11 +330,13 @@ INSTANTIATE_TEST_SUITE_P(
         Computed{"ProductOfDenseLayers",
                  [](SmallModel& m) {
                    flat(m);
-                   m.node("Mul", {m.last, m.last});
+                   const std::string values = m.last;
+                   m.node("Tanh", {values});
+                   m.node("Mul", {values, m.last});
                  },
                  [](SmallModel& m, const Maps& maps) {
                    std::vector<float> values = through_dense(m, maps.values);
-                   for (float& each : values) each *= each;
+                   for (float& each : values) each *= std::tanh(each);
                    return values;
                  }},
         Computed{"BatchNormOfMeans",
