@@ -27,7 +27,7 @@ import sys
 import tempfile
 
 import lan
-from emulated_lan import BIN, ROOT, Lan, sh
+from emulated_lan import BIN, Lan, sh
 
 NETS = [
     "nets/vgg16e.yaml:8:input.height=128:input.width=128:dense3.units=20",

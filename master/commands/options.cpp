@@ -192,10 +192,8 @@ void define_resume(CLI::App& command, TrainOptions& options) {
             if (word.empty() || word == kNoFolder) return;
             // If --out gives the folder, the word after --resume may be the net file.
             const bool net = options.net.net.empty() && !options.out.empty();
-            std::error_code ignored;
-            if (net && std::filesystem::is_directory(word, ignored)) {
+            if (std::error_code none; net && std::filesystem::is_directory(word, none))
               fail("--resume {}: a run goes on in its own folder; leave out --out {}", word, options.out);
-            }
             (net ? options.net.net : options.out) = word;
           },
           "continue the run in this folder from its last checkpoint; its config.yaml has the net and the options")
