@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "master/commands/run_options.hpp"
+#include "master/commands/team.hpp"
 
 namespace convoy {
 namespace {
