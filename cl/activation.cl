@@ -1,6 +1,8 @@
 // Activations that no convolution includes. The source is compiled for one of them, with its number in the macro
 // ACTIVATION: 5 clip, 6 hard sigmoid, 7 ELU, 8 SELU, 9 softplus, 10 SiLU, 11 hard swish, 12 GELU, 13 GELU by tanh,
-// 14 mish, 15 CELU. `alpha` and `beta` are the numbers of Activation (core/stage.hpp). A comparison with NaN is false, so comparisons name what is cut off.
+// 14 mish, 15 CELU. `alpha` and `beta` are the numbers of Activation (core/stage.hpp). A comparison with NaN is false, so
+// comparisons name what is cut off. Where tanh is close to 1 or -1, a driver's own may be off by its last bit, which a large
+// input multiplies; so (1 + tanh(x)) / 2 is the logistic function of 2x here, and mish has exponentials alone.
 
 #define SELU_ALPHA 1.67326319217681884765625f
 #define SELU_GAMMA 1.05070102214813232421875f
@@ -9,8 +11,22 @@ float logistic(float x) { return 1.0f / (1.0f + exp(-x)); }
 // The probability that a standard normal number is below x.
 float normal_below(float x) { return 0.5f * (1.0f + erf(x * 0.70710678118654752440f)); }
 float softened(float x) { return (x > 0.0f ? x : 0.0f) + log1p(exp(-fabs(x))); }
-// The tanh in the approximation of a GELU.
-float height_of_gelu(float x) { return tanh(0.79788456080286535588f * (x + 0.044715f * x * x * x)); }
+// Twice the argument of the tanh in the approximation of a GELU.
+float place_in_gelu(float x) { return 1.59576912160573071176f * (x + 0.044715f * x * x * x); }
+// tanh(softplus(x)), and 1 minus its square.
+float height_of_mish(float x) {
+  const float v = exp(-fabs(x));
+  return x > 0.0f ? (1.0f + 2.0f * v) / (1.0f + 2.0f * v + 2.0f * v * v) : v * (v + 2.0f) / (v * (v + 2.0f) + 2.0f);
+}
+float slope_of_mish(float x) {
+  const float v = exp(-fabs(x));
+  if (x > 0.0f) {
+    const float below = 1.0f + 2.0f * v + 2.0f * v * v;
+    return 4.0f * v * v * (1.0f + v) * (1.0f + v) / (below * below);
+  }
+  const float n = v * (v + 2.0f);
+  return 4.0f * (n + 1.0f) / ((n + 2.0f) * (n + 2.0f));
+}
 
 float activated(float x, float alpha, float beta) {
 #if ACTIVATION == 5
@@ -31,9 +47,9 @@ float activated(float x, float alpha, float beta) {
 #elif ACTIVATION == 12
   return x * normal_below(x);
 #elif ACTIVATION == 13
-  return x * 0.5f * (1.0f + height_of_gelu(x));
+  return x * logistic(place_in_gelu(x));
 #elif ACTIVATION == 14
-  return x * tanh(softened(x));
+  return x * height_of_mish(x);
 #elif ACTIVATION == 15
   return x > 0.0f ? x : alpha * expm1(x / alpha);
 #endif
@@ -60,12 +76,11 @@ float gradient_of(float kept, float gradient, float alpha, float beta) {
   const float density = 0.39894228040143267794f * exp(-0.5f * kept * kept);
   return gradient * (normal_below(kept) + kept * density);
 #elif ACTIVATION == 13
-  const float height = height_of_gelu(kept);
-  const float slope = 0.79788456080286535588f * (1.0f + 3.0f * 0.044715f * kept * kept);
-  return gradient * 0.5f * (1.0f + height + kept * (1.0f - height * height) * slope);
+  const float place = place_in_gelu(kept);
+  const float slope = 1.59576912160573071176f * (1.0f + 3.0f * 0.044715f * kept * kept);
+  return gradient * (logistic(place) + kept * slope * logistic(place) * logistic(-place));
 #elif ACTIVATION == 14
-  const float height = tanh(softened(kept));
-  return gradient * (height + kept * logistic(kept) * (1.0f - height * height));
+  return gradient * (height_of_mish(kept) + kept * logistic(kept) * slope_of_mish(kept));
 #elif ACTIVATION == 15
   return kept > 0.0f ? gradient : gradient * (kept / alpha + 1.0f);
 #endif

@@ -23,14 +23,15 @@ void jitter_colours(std::span<std::uint8_t> pixels, const FeatureShape& shape, c
 void cut_square_out(std::span<std::uint8_t> pixels, const FeatureShape& shape, int side,
                     std::span<const std::uint8_t> means, Random& random);
 
-/// The share of an image in a mixture that has nothing else.
+/// The share of an image that is not mixed with another image.
 inline constexpr int kWholeShare = 65536;
 
 /// Draws a number from 0 to 1 of the distribution Beta(alpha, alpha), from two numbers of the gamma distribution (Marsaglia and
 /// Tsang, A Simple Method for Generating Gamma Variables, 2000).
 double draw_share(double alpha, Random& random);
 
-/// Mixes each pixel with one of another image, in whole numbers: share of kWholeShare stays.
+/// Mixes each pixel with the pixel of another image at the same place, in whole numbers: the parts are `share` and
+/// kWholeShare - `share`.
 void mix_pixels(std::span<std::uint8_t> pixels, std::span<const std::uint8_t> other, int share);
 
 }  // namespace convoy

@@ -31,7 +31,9 @@ std::string fault(std::uint16_t event, std::uint32_t value, bool encrypted) {
     return "the program at this address does not speak Convoy's protocol; check the master's host and port";
   }
   if (!encrypted) {
-    return "the program at this address closes the connection without an answer; check the master's host and port";
+    return "the program at this address closes the connection: it is a master that was started without --insecure, or "
+           "no "
+           "master; start both in the same way, and check the master's host and port";
   }
   return "the master closes the connection, probably because this slave has another key; " + mend;
 }

@@ -1,4 +1,4 @@
-// Resizing of one map as plain loops.
+// The resizing of one map, as plain loops.
 #pragma once
 
 #include <vector>
@@ -7,16 +7,16 @@
 
 namespace convoy {
 
-/// Makes maps of other rows and columns, as a Resizing says.
+/// Computes maps with other rows and columns, as the stage's Resizing describes.
 template <class T>
 class ResizingLoops {
  public:
-  /// A stage of another kind needs no tables, and gets none.
+  /// For a stage of another kind than resize, the object has no tables.
   explicit ResizingLoops(const Stage& stage);
 
-  /// Computes a resized map `to` from the map `from`.
+  /// Computes the resized map `to` from the map `from`.
   void resize(const T* from, T* to) const;
-  /// Adds the gradient with respect to the map to `to`, from the gradient `from` with respect to the resized one.
+  /// Adds to `to` the gradient with respect to the map, from the gradient `from` with respect to the resized map.
   void differentiate(const T* from, T* to) const;
 
  private:
@@ -24,7 +24,7 @@ class ResizingLoops {
   void for_each_part(Visit visit) const;
 
   bool linear_;
-  int width_;  ///< of the map
+  int width_;  ///< columns of the map
   std::vector<Between> rows_;
   std::vector<Between> columns_;
 };

@@ -11,9 +11,9 @@ namespace convoy {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// A job that is lost so often without a step in between has failed.
+/// A job fails when so many machines in a row were lost without a step of the job in between.
 constexpr int kMostLossesOfAJob = 5;
-/// How long a run waits for its slave, in seconds, which asks to join twice a second.
+/// The seconds for which a run waits until its slave joins. A slave asks to join twice a second.
 constexpr double kAwaitSlave = 15.0;
 
 double predicted_seconds(const JobToDo& job, const JobMachine& machine) {
@@ -106,7 +106,7 @@ void JobDispatcher::begin(JobToDo& job, JobMachine& machine, double seconds) {
   job.running = true;
   machine.job = &job;
   machine.left = seconds;
-  // Where no machine was timed, nothing is known of its seconds.
+  // If no machine was timed, no time can be predicted.
   parts_.watch.begin_job(job.name, machine.name, parts_.cluster.slaves > 0 ? seconds : kNever);
   machine.run = std::make_unique<JobRun>(std::move(parts), [this] { bell_.ring(); });
   told_of_no_machine_ = false;
@@ -142,7 +142,7 @@ void JobDispatcher::take_end(JobMachine& machine, const JobRunEnd& end) {
                .loss = end.loss,
                .why = end.why,
                .diverged = end.diverged};
-  // A run that was to wait no longer for its slave ends as one that was interrupted.
+  // A run that gave up waiting for its slave ends in the same way as an interrupted run.
   if (part.outcome == JobOutcome::interrupted && !stopping_) {
     part.outcome = JobOutcome::lost;
     part.why = "the slave did not come back";
@@ -153,7 +153,7 @@ void JobDispatcher::take_end(JobMachine& machine, const JobRunEnd& end) {
   if (fatal_) stop();
 }
 
-/// What follows from how a job left a machine. A job that nothing more can be done for has failed.
+/// Notes how a job left a machine, and whether the job has ended.
 void JobDispatcher::settle(JobToDo& job, JobMachine& machine, JobPart& part, const JobRunEnd& end) {
   const bool gained = part.steps > job.done;
   job.done = std::max(job.done, part.steps);
@@ -175,7 +175,7 @@ void JobDispatcher::settle(JobToDo& job, JobMachine& machine, JobPart& part, con
   job.over = part.outcome == JobOutcome::finished || part.outcome == JobOutcome::failed;
 }
 
-/// Jobs wait, and nothing is under way: either no machine is there, or none can take them.
+/// Jobs wait, and no machine trains: there is no machine, or no machine can take any of the jobs.
 void JobDispatcher::tell_of_no_machine(const std::vector<JobToDo*>& waiting) {
   const bool any =
       std::ranges::any_of(machines_.all(), [this](const JobMachine& each) { return machines_.usable(each); });

@@ -1,5 +1,5 @@
 // Trains jobs side by side, each on one machine: places them on machines, follows their runs, and moves them elsewhere when
-// machines are lost. What a job is for and where its results go is up to the owner of the jobs.
+// machines are lost. The owner of the jobs decides which jobs there are, and takes their results.
 #pragma once
 
 #include <condition_variable>
@@ -18,16 +18,16 @@ class JobDispatcher {
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// A job has left a machine, or no machine can take it; job.over says whether it has ended. The owner may add jobs, and
-    /// remove jobs that are over.
+    /// A job has left a machine, or no machine can take the job. job.over says whether the job has ended. The owner may add jobs,
+    /// and remove jobs that are over.
     virtual void on_leave(JobToDo& job, const JobPart& part) = 0;
   };
   struct Parts {
     const ClusterOptions& cluster;
-    int master_jobs = 1;    ///< that this machine trains at the same time
-    const NetOptions& net;  ///< for the timing of machines
+    int master_jobs = 1;    ///< number of jobs that this machine trains at the same time
+    const NetOptions& net;  ///< options with which machines are timed
     JobMachines::Measure measure;
-    std::string command_line;  ///< the user's
+    std::string command_line;  ///< the command line that the user gave
     JobWatch& watch;
     Owner& owner;
   };
@@ -35,14 +35,14 @@ class JobDispatcher {
   JobDispatcher(Parts parts, std::list<JobToDo>& jobs);
 
   /// Trains until all jobs are over or, once `stop` is set, until all runs have ended with a checkpoint. Throws what the owner
-  /// throws, and errors of this program or its device.
+  /// throws, and the errors of this program and of its device.
   void run(const std::atomic<bool>& stop);
   /// Ends all runs after the step at hand, with checkpoints; no job begins any more.
   void stop();
   bool stopping() const { return stopping_; }
 
  private:
-  /// Wakes the thread that waits.
+  /// Wakes a thread that waits for machines.
   class Bell {
    public:
     void ring();
@@ -68,7 +68,7 @@ class JobDispatcher {
 
   const Parts parts_;
   std::list<JobToDo>& jobs_;
-  Bell bell_;  ///< is rung by the machines' threads
+  Bell bell_;  ///< the threads of the machines ring it
   bool stopping_ = false;
   bool told_of_no_machine_ = false;
   std::exception_ptr fatal_;

@@ -1,4 +1,4 @@
-// A job that is to be trained on one machine, with its net and images, and how far it is.
+// A job that one machine is to train: its net, its images, and how far its training has come.
 #pragma once
 
 #include <map>
@@ -15,39 +15,41 @@
 namespace convoy {
 
 struct JobToDo {
-  std::string name;      ///< for people
-  TrainOptions options;  ///< without slaves
+  std::string name;      ///< the job's name in texts for people
+  TrainOptions options;  ///< the options of a training without slaves
   Net net;
-  std::shared_ptr<const DataSet> data;  ///< null for a job that had finished before
-  double operations = 0.0;              ///< of a step
-  long steps = 0;                       ///< at its end, counted from its beginning
-  bool has_trunk = false;               ///< whether it has convolutions, which slaves compute
+  std::shared_ptr<const DataSet> data;  ///< the images; null if the job had finished before
+  double operations = 0.0;              ///< operations of a step
+  long steps = 0;                       ///< steps of the whole job
+  bool has_trunk = false;               ///< whether the net has convolutions, which slaves compute
 
-  bool over = false;                    ///< whether it has finished or failed
-  bool running = false;                 ///< whether a machine has it
-  long done = 0;                        ///< steps that are known to be done
-  int losses = 0;                       ///< machines that were lost in a row without a step in between
-  std::set<std::string> unfit = {};     ///< machines that do not get it any more
-  std::string why = {};                 ///< why a machine could not go on with it, the last time
-  std::optional<StepReport> last = {};  ///< while a machine has it
+  bool over = false;                    ///< whether the job has finished or failed
+  bool running = false;                 ///< whether a machine trains the job now
+  long done = 0;                        ///< steps that machines are known to have done
+  int losses = 0;                       ///< machines lost in a row without a step of the job in between
+  std::set<std::string> unfit = {};     ///< names of machines that may not get the job any more
+  std::string why = {};                 ///< why the last machine could not go on with the job; may be empty
+  std::optional<StepReport> last = {};  ///< the last step, while a machine trains the job
 
-  /// Sets what follows from the net: the operations of a step, and whether slaves can compute it.
+  /// Sets `operations` and `has_trunk`, which follow from the net.
   void measure_net();
 };
 
-/// The options of a run for one of the jobs that share machines: its part of this machine's threads, where this machine trains
-/// `master_jobs` jobs at the same time; no meter, because no reading is that of one job; and in `given` nothing of the other jobs.
+/// Returns the options of the run of one job. If this machine trains `master_jobs` jobs at the same time, the run gets an equal
+/// part of the machine's threads. The run has no meter, because a meter measures all jobs of the machine together, and its
+/// config.yaml lists only options of a single run.
 TrainOptions for_one_job(TrainOptions train, int master_jobs);
 
-/// The device that the options choose: the fastest, found once, before jobs make devices slower, so that all jobs have the same.
+/// Returns the name of the device that the options choose. The fastest device is found once, before jobs make devices slower, so
+/// that all jobs have the same device.
 std::string device_of_jobs(const NetOptions& options);
 
-/// Images by what they depend on: those that the program draws depend on the seed, and photographs on the net's input. Images
-/// that no job has any more are given up.
+/// The data sets that jobs have open. Jobs share a data set if its images are the same for both: images that the program draws
+/// depend on the seed, and photographs on the net's input. A data set that no job uses any more is closed.
 class OpenedData {
  public:
   std::shared_ptr<const DataSet> open(const NetOptions& options, const Net& net);
-  /// Takes note of images that are open already.
+  /// Adds a data set that was opened before.
   void put(const NetOptions& options, const Net& net, const std::shared_ptr<const DataSet>& data);
 
  private:

@@ -14,41 +14,41 @@
 
 namespace convoy {
 
-/// Trains rungs until the search ends. Which rung comes next is decided by next_job(). Results are handed on in the order of the
-/// decisions, whichever machine ends first; results that have to wait for others are found again after a kill, because the
-/// checkpoints of their trials are those of the ends of their rungs.
+/// Trains rungs until the search ends; next_job() decides which rung comes next. Results are handed on in the order of the
+/// decisions, whichever machine ends first. A result that waits for results of earlier decisions is found again after a kill,
+/// because the checkpoint of its trial is the one at the end of the rung.
 class TrialsAtOnce : private JobDispatcher::Owner {
  public:
   struct Parts {
     const SearchOptions& options;
     const Space& space;
     const Ladder& ladder;
-    const Net& net;                       ///< by which machines are timed
-    const NetOptions& data_options;       ///< what `data` are
-    std::shared_ptr<const DataSet> data;  ///< images for this net
+    const Net& net;                       ///< the net on which machines are timed
+    const NetOptions& data_options;       ///< options of the data set
+    std::shared_ptr<const DataSet> data;  ///< the data set
     const TrialRuns& runs;
-    const RungResults& results;  ///< all that were added
+    const RungResults& results;  ///< the results that were added so far
     std::function<void(RungResult)> add;
     std::function<bool()> is_out_of_time;
-    std::string command_line;  ///< the user's
+    std::string command_line;  ///< the command line that the user gave
     SearchOutput& output;
   };
-  /// References must outlive the object.
+  /// The references must outlive the object.
   explicit TrialsAtOnce(Parts parts);
 
   /// Returns when the search has ended, when a rung has failed, or once `stop` is set and all runs have ended with a checkpoint.
   void run(const std::atomic<bool>& stop);
-  /// Whether the search has not ended yet.
+  /// Returns whether the search has not ended yet.
   bool has_more() const;
-  /// Why a rung failed, so that the search cannot go on; empty where none has.
+  /// Returns why a rung failed, so that the search cannot go on; empty if no rung has failed.
   const std::string& failure() const { return failure_; }
 
  private:
   /// A decision whose result has not been added yet.
   struct Open {
     Job job;
-    long steps = 0;                    ///< at the end of the rung
-    double seconds = 0.0;              ///< on all machines so far
+    long steps = 0;                    ///< steps of the trial at the end of the rung
+    double seconds = 0.0;              ///< seconds of training on all machines so far
     const JobToDo* to_do = nullptr;    ///< null once the rung has ended
     std::optional<RungResult> result;  ///< once the rung has ended
   };
@@ -61,7 +61,7 @@ class TrialsAtOnce : private JobDispatcher::Owner {
   RungResult result_of(const Open& open, const JobToDo& job, const JobPart& part) const;
 
   const Parts parts_;
-  const std::string device_;  ///< of all trials on this machine
+  const std::string device_;  ///< the device of all trials on this machine
   OpenedData data_;
   std::list<JobToDo> jobs_;
   std::deque<Open> open_;  ///< in the order of the decisions

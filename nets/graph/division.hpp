@@ -1,4 +1,4 @@
-// Which layers of a net become stages, and which ones heads compute.
+// The division of a net's layers into layers of stages and layers of heads.
 #pragma once
 
 #include <vector>
@@ -7,21 +7,22 @@
 
 namespace convoy {
 
-/// Whether heads have such a layer, too: a dense layer, flatten, activation, dropout or loss.
+/// Returns whether a head can compute the layer: a dense layer, a flatten, an activation, a dropout or a loss.
 bool fits_head(const Layer& layer);
 
-/// What the cut of a net needs to know of each layer.
+/// The facts about each layer that the cut of a net needs.
 struct Division {
   explicit Division(const Net& net);
 
-  /// Whether a stage reads the layer, directly or through others. Dense layers among these become stages, too.
+  /// Whether a stage reads the layer, directly or through other layers. A dense layer that a stage reads becomes a stage.
   std::vector<bool> before_stages;
-  /// The extents of the layer's output, before anything flattened it.
+  /// The extents of the layer's output, before a flatten.
   std::vector<FeatureShape> maps;
   std::vector<int> readers;  ///< the number of layers that read the layer
-  bool has_trunk = false;    ///< else all layers belong to the head
+  bool has_trunk = false;    ///< whether the net has stages; otherwise all layers belong to the head
 
-  /// Returns the maps that the output of a layer consists of, be they flattened or not; those of the images for kNetInput.
+  /// Returns the extents of the maps that the output of a layer consists of, flattened or not. For kNetInput they are those of
+  /// the images.
   const FeatureShape& shape_of(int layer) const;
 
  private:
