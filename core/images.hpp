@@ -32,8 +32,8 @@ struct Images {
   const Shape& shape() const { return pixels.shape(); }
 };
 
-/// Returns images of noise for measurements; their normalised values are uniform from -1 to 1. `seed` and `stream` are
-/// those of a Random.
+/// Returns images of noise for measurements; their normalised values are uniform from -1 to 1. `seed` and `stream`
+/// choose the random numbers, as for Random.
 Images noise_images(const Shape& shape, std::uint64_t seed, std::uint64_t stream);
 
 /// Turns pixels into the floats that a net reads. Division and subtraction are in double, and the quotient is rounded to

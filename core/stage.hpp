@@ -190,15 +190,15 @@ struct GroupNorm {
   bool operator==(const GroupNorm&) const = default;
 };
 
-/// Makes maps of other rows and columns. Rows and columns are made one after the other, in any order.
+/// The computation of maps with other numbers of rows and columns. Rows and columns can be computed in either order.
 struct Resizing {
   enum class Mode : std::uint8_t {
-    nearest,  ///< each element is the one of the map at its place, which is rounded down
-    linear,   ///< each element lies between two of the map; outside of the outermost ones values stay the same
-    spread    ///< the map's elements stand apart, with zeros between and behind them
+    nearest,  ///< each element is a copy of the map's element at its place, rounded down
+    linear,   ///< each element is interpolated between two elements of the map; beyond the edges values are constant
+    spread    ///< the map's elements stand apart, with zeros between and behind these elements
   } mode = Mode::nearest;
-  /// The rows or columns of the result. Element i of nearest and linear has the place start + i * step in the map. With
-  /// spread, element i of the map becomes element start + i * step of the result, and both numbers are whole.
+  /// The rows or columns of the result. With nearest and linear, element i of the result has the place start + i * step in
+  /// the map. With spread, element i of the map becomes element start + i * step of the result; step and start are whole.
   struct Axis {
     int extent = 1;
     double step = 1.0;
@@ -210,13 +210,13 @@ struct Resizing {
   bool operator==(const Resizing&) const = default;
 };
 
-/// What an element of a resized row or column is made of: the elements `first` and `second` of the map's row or column.
+/// The two elements of the map's row or column from which an element of the resized row or column is computed.
 struct Between {
-  int first;  ///< -1 for a zero
+  int first;  ///< -1 if the resized element is a zero
   int second;
   double weight;  ///< weight of the second element; the first has 1 - weight
 };
-/// Returns what the elements of the result's rows or columns are made of, for maps with `extent` of them.
+/// Returns a Between for each row or column of the result, for maps with `extent` rows or columns.
 std::vector<Between> elements_of(Resizing::Mode mode, const Resizing::Axis& axis, int extent);
 
 /// The operation that makes a stage's maps, before the layers in `after`.
@@ -226,7 +226,7 @@ enum class StageKind : std::uint8_t {
   response_norm,  ///< normalises over neighbouring channels
   shuffle,        ///< the identity with channels in another order (Stage::shuffle)
   group_norm,     ///< normalises over groups of channels of a sample (Stage::group_norm)
-  resize,         ///< makes maps of other rows and columns (Stage::resizing)
+  resize,         ///< maps with other numbers of rows and columns (Stage::resizing)
 };
 
 /// A convolution, or another operation of StageKind, and the channel layers after it.

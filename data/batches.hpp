@@ -20,10 +20,10 @@ enum class Part : std::uint8_t { training, validation, test };
 /// photographs.
 std::vector<ChannelScale> scales_of(const DataSet& data);
 
-/// The other images that images of a batch were mixed with.
+/// The images with which the images of a batch were mixed.
 struct Mixture {
-  std::vector<int> others;  ///< the class of the other one for each image; empty where none was mixed
-  double share = 1.0;       ///< of the image itself in the mixed one, in steps of 1/65536
+  std::vector<int> others;  ///< for each image, the class of the image mixed in; empty if no image was mixed
+  double share = 1.0;       ///< the share of each image in its mixture, a multiple of 1/65536
 };
 
 /// The batches of one part of a data set. A batch is a function of (seed, epoch, index), so a run can resume at any
@@ -49,8 +49,8 @@ class Batches {
   /// of samples that are images of the set; those after them are black. Throws Error naming a photograph that cannot be
   /// decoded.
   int fill(int epoch, int index, Images& images, std::vector<int>& labels) const;
-  /// Mixes each image of a training batch that fill() wrote with another one of it (or with itself), where augment.mixup says
-  /// so; else it changes nothing. `classes` are those that fill() gave.
+  /// If augment.mixup is set, mixes each image of a training batch, which fill() wrote, with an image of the same batch; else
+  /// it changes nothing. `classes` has the classes that fill() gave.
   Mixture mix(int epoch, int index, Images& images, std::span<const int> classes) const;
   /// The numbers, in the set, of the images of that batch.
   std::vector<int> numbers(int epoch, int index) const { return images_of({epoch, index}); }

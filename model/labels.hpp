@@ -1,5 +1,5 @@
-// What a net is to learn of the images of a batch: their classes, with mixed images two for each, and with a teacher the
-// probabilities that it gives them.
+// The labels of a batch: a class for each image, two classes for each mixed image, and the probabilities that a teacher
+// gives for the images.
 #pragma once
 
 #include <initializer_list>
@@ -18,8 +18,8 @@ struct Labels {
   Labels(std::initializer_list<int> of_images) : classes(of_images) {}
 
   std::vector<int> classes;  ///< one for each image
-  /// Where images are mixed, the class of the other image in each. The loss is `share` times the one by `classes`, plus 1 -
-  /// share times the one by `others` (Zhang et al., mixup, ICLR 2018). Empty where no images are mixed.
+  /// For each image of a mixed batch, the class of the image mixed in. The loss is `share` times the loss by `classes`, plus
+  /// 1 - `share` times the loss by `others` (Zhang et al., mixup, ICLR 2018). Empty if no images are mixed.
   std::vector<int> others;
   double share = 1.0;
   Tensor soft;  ///< (batch, classes): the teacher's probabilities at the temperature; empty without a teacher

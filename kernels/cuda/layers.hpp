@@ -87,7 +87,7 @@ class CudaLayer {
 
 /// Returns a layer that reads `input`. `origin` is the input's place in the whole stage and batch.
 /// Set `after_relu` (for max pooling only) if the input is a ReLU's output and the layer's backward pass must include
-/// that of the ReLU. `what` names the stage in errors.
+/// the backward pass of the ReLU. `what` names the stage in errors.
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
                                            const Origin& origin, bool after_relu, const std::string& what);
 /// A layer that joins its input with other maps. connect() must set these before the first forward pass.

@@ -40,8 +40,8 @@ struct JobToDo {
 /// config.yaml lists only options of a single run.
 TrainOptions for_one_job(TrainOptions train, int master_jobs);
 
-/// Returns the name of the device that the options choose. The fastest device is found once, before jobs make devices slower, so
-/// that all jobs have the same device.
+/// Returns the name of the device that the options choose. The fastest device is found once, before jobs make devices slower, and
+/// all jobs take this device.
 std::string device_of_jobs(const NetOptions& options);
 
 /// The data sets that jobs have open. Jobs share a data set if its images are the same for both: images that the program draws

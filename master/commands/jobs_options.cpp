@@ -31,6 +31,16 @@ void resume_jobs(CLI::App& command, JobsOptions& options, const std::string& fol
 
 }  // namespace
 
+void define_master_jobs(CLI::App& command, int& master_jobs, const std::string& what) {
+  command
+      .add_option("--master-jobs", master_jobs,
+                  fmt::format("number of {} that this machine trains at the same time, each with an equal share of its "
+                              "threads; 0: none",
+                              what))
+      ->check(whole_number(0, 64))
+      ->capture_default_str();
+}
+
 void define(CLI::App& command, JobsOptions& options) {
   command.add_option("jobs", options.file, "file with the jobs: a net, data, fields of the net and epochs for each");
   define_machine(command, options.train.net);
@@ -38,11 +48,7 @@ void define(CLI::App& command, JobsOptions& options) {
       command, options.train.cluster,
       "number of slaves to wait for before the first job begins; slaves that come later are used, too; with 0 "
       "this machine computes all jobs");
-  command
-      .add_option("--master-jobs", options.master_jobs,
-                  "jobs that this machine trains at the same time, each with an equal share of its threads; 0: none")
-      ->check(whole_number(0, 64))
-      ->capture_default_str();
+  define_master_jobs(command, options.master_jobs, "jobs");
   define_checkpoints(command, options.train);
   command.add_option("--out", options.train.out, "folder of the jobs (default: runs/jobs-NUMBER)");
   command

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "master/commands/options.hpp"
 #include "master/commands/run_options.hpp"
 
 namespace convoy {
@@ -10,6 +11,9 @@ namespace convoy {
 /// The files of the jobs' folder that say what is trained. The nets are in the folder "nets".
 inline constexpr const char* kListOfJobs = "jobs.yaml";
 inline constexpr const char* kOptionsOfJobs = "options.json";
+
+/// Defines --master-jobs: the number of `what`, such as "jobs", that this machine trains at the same time.
+void define_master_jobs(CLI::App& command, int& master_jobs, const std::string& what);
 
 /// Writes options.json. Throws Error.
 void write_jobs_options(const std::string& folder, const RunOptions& given);

@@ -116,9 +116,9 @@ struct SearchOptions {
   bool resume = false;
   bool has_data = false;       ///< whether --data was given, for this call or for the search that is resumed
   bool has_seed = false;       ///< whether --seed was given, for this call or for the search that is resumed
-  bool has_val_split = false;  ///< the same of --val-split
-  int at_once = 1;             ///< trials under way at the same time; from 2 on, each trains on one machine
-  int master_jobs = 1;         ///< with several at once, the trials that the master trains at the same time
+  bool has_val_split = false;  ///< whether --val-split was given, for this call or for the search that is resumed
+  int at_once = 1;      ///< number of trials under way at the same time; from 2 on, each trial trains on one machine
+  int master_jobs = 1;  ///< with several trials at once, the number of trials that the master trains at the same time
   // Bounds that replace those of the space; 0 where it decides.
   long trials = 0;
   long images = 0;

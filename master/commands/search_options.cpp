@@ -8,6 +8,7 @@
 #include "cli/checks.hpp"
 #include "cli/command_line.hpp"
 #include "core/files.hpp"
+#include "master/commands/jobs_options.hpp"
 #include "master/commands/options.hpp"
 #include "master/commands/run_options.hpp"
 #include "nets/file/fields.hpp"
@@ -104,16 +105,11 @@ void define(CLI::App& command, SearchOptions& options) {
       ->check(number(1e-6, kMostHours));
   command
       .add_option("--at-once", options.at_once,
-                  "trials under way at the same time; from 2 on, each is trained by one machine, a slave or this one, "
-                  "and with 1 all slaves share a trial")
+                  "number of trials under way at the same time; from 2 on, each is trained by one machine, a slave or "
+                  "this machine, and with 1 all slaves share a trial")
       ->check(whole_number(1, 1024))
       ->capture_default_str();
-  command
-      .add_option("--master-jobs", options.master_jobs,
-                  "with --at-once, trials that this machine trains at the same time, each with an equal share of its "
-                  "threads; 0: none")
-      ->check(whole_number(0, 64))
-      ->capture_default_str();
+  define_master_jobs(command, options.master_jobs, "trials, with --at-once,");
   command.parse_complete_callback([&command, &options] {
     if (options.resume) {
       resume_from(command, options);

@@ -91,7 +91,7 @@ void resolve(const TransposedConvolution& what, const FeatureShape& input, const
 }
 
 void resolve(Resizing::Axis& axis, int extent, const Fields& fields) {
-  constexpr double kLeast = 1e-6;  // that a factor such as 1.1 may lack by rounding
+  constexpr double kLeast = 1e-6;  // more than rounding takes from an extent times a factor such as 1.1
   if (axis.extent == kExtentOfStep) axis.extent = static_cast<int>(std::floor(extent / axis.step + kLeast));
   if (axis.extent < 1)
     fields.fail("factor", fmt::format("{} leaves nothing of {} rows or columns", 1.0 / axis.step, extent));

@@ -1,4 +1,4 @@
-// How ONNX's Resize finds the elements of a row or column.
+// The ways in which ONNX's Resize computes the places of rows and columns.
 #pragma once
 
 #include <string>

@@ -15,14 +15,14 @@ namespace {
 
 constexpr int kMostElements = 1 << 20;
 
-/// The extents of an axis in front of a Resize and behind it, and how far apart the elements of the result are in front of it.
+/// The extents of an axis before and after a Resize, and the distance of neighbouring elements of the result in the map before it.
 struct ScaledAxis {
   int from = 1;
   int to = 1;
   double step = 1.0;
 };
 
-/// The axis whose extent a scale changes. A Resize rounds the product of extent and scale down in single precision, where products
+/// Returns the axis with the extent that a scale gives it. A Resize rounds the product of extent and scale down in single precision, where products
 /// of quotients of two extents are whole.
 ScaledAxis scaled(int from, double scale) {
   const auto exact = static_cast<float>(scale);
@@ -40,7 +40,7 @@ ScaledAxis scaled(int from, double scale) {
 
 }  // namespace
 
-/// A place is rounded down where it is taken. What ONNX rounds to the lower neighbour begins a little earlier.
+/// Resizing rounds places down. For other ways of rounding, places begin later.
 std::vector<PlacesOfElements> ways_to_place(Resizing::Mode mode, int from, int to, double step) {
   const bool linear = mode == Resizing::Mode::linear;
   const double corners = to > 1 ? (from - 1.0) / (to - 1.0) : 0.0;
@@ -66,12 +66,19 @@ std::vector<PlacesOfElements> ways_to_place(Resizing::Mode mode, int from, int t
 
 namespace {
 
-/// Returns where a Resize finds the elements of an axis. Refuses what Convoy does not know.
+/// Returns the places of an axis' elements in a Resize. Refuses coordinates that Convoy does not know.
 Resizing::Axis axis_of_resize(const ScaledAxis& axis, Resizing::Mode mode, const std::string& transformation,
                               const std::string& rounding) {
   std::string as = transformation;
   if (as == "pytorch_half_pixel" && axis.to == 1) return {1, 0.0, 0.0};
   if (as == "pytorch_half_pixel") as = "half_pixel";
+  if (as == "align_corners" && axis.to > 1 && std::abs(axis.step * axis.to - axis.from) > 1e-6 * axis.from) {
+    refuse(
+        "its scale makes {} rows or columns {:g}, which is no whole number, and with align_corners programs differ in "
+        "their "
+        "results then; export the model with sizes instead of scales",
+        axis.from, axis.from / axis.step);
+  }
   for (const PlacesOfElements& way : ways_to_place(mode, axis.from, axis.to, axis.step)) {
     if (way.transformation == as && (way.rounding.empty() || way.rounding == rounding)) return way.axis;
   }
@@ -84,7 +91,7 @@ Resizing::Axis axis_of_resize(const ScaledAxis& axis, Resizing::Mode mode, const
       transformation, nearest ? " and " + rounding : "");
 }
 
-/// Whether two ways to place elements make the same of all maps, but for rounding.
+/// Returns whether two axes give the same maps, up to rounding.
 bool takes_the_same(Resizing::Mode mode, const Resizing::Axis& a, const Resizing::Axis& b, int extent) {
   const std::vector<Between> one = elements_of(mode, a, extent);
   const std::vector<Between> other = elements_of(mode, b, extent);
@@ -94,7 +101,7 @@ bool takes_the_same(Resizing::Mode mode, const Resizing::Axis& a, const Resizing
   });
 }
 
-/// The fields of a layer: those of an `upsample` where it takes the same elements.
+/// Returns the fields of the layer: those of an `upsample` if this layer gives the same maps, else those of a `resize`.
 std::string fields_of(const Resizing& by, const FeatureShape& in) {
   const bool linear = by.mode == Resizing::Mode::linear;
   const char* mode = linear ? "bilinear" : "nearest";

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/programs/newest_by_machine.hpp"
 #include "tests/programs/programs.hpp"
 
 namespace convoy {
@@ -109,14 +110,7 @@ class Jobs : public Programs {
   /// Waits until some job has done some steps on a machine. Returns the machine and the job.
   std::pair<std::string, std::string> await_job(Process& process, const std::string& out) const {
     for (int i = 0; i < 6000 && process.running(); ++i) {
-      std::istringstream events(process.output());
-      std::map<std::string, std::string> jobs;  // the newest of each machine
-      for (std::string line; std::getline(events, line);) {
-        const Json event = Json::parse(line, nullptr, false);
-        if (event.is_object() && event.value("event", "") == "begin")
-          jobs[event.value("machine", "")] = event.value("job", "");
-      }
-      for (const auto& [machine, job] : jobs) {
+      for (const auto& [machine, job] : newest_by_machine(process.output(), "begin", "job")) {
         if (file(out + "/" + job + "/events.jsonl").find(R"("event":"step")") != std::string::npos)
           return {machine, job};
       }

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/programs/newest_by_machine.hpp"
 #include "tests/programs/programs.hpp"
 
 namespace convoy {
@@ -81,14 +82,7 @@ class SearchesAtOnce : public Programs {
   /// Waits until a slave has trained some steps of a rung, and returns its name.
   std::string await_slave(Process& process, const std::string& out) const {
     for (int i = 0; i < 6000 && process.running(); ++i) {
-      std::istringstream events(process.output());
-      std::map<std::string, std::string> rungs;  // the newest of each machine
-      for (std::string line; std::getline(events, line);) {
-        const Json event = Json::parse(line, nullptr, false);
-        if (event.is_object() && event.value("event", "") == "place")
-          rungs[event.value("machine", "")] = event.value("rung", "");
-      }
-      for (const auto& [machine, rung] : rungs) {
+      for (const auto& [machine, rung] : newest_by_machine(process.output(), "place", "rung")) {
         const int trial = std::stoi(rung.substr(std::string("trial ").size()));
         const std::string seen = file(fmt::format("{}/trials/{:04}/events.jsonl", out, trial));
         if (machine.starts_with("slave") && seen.find(R"("event":"step")") != std::string::npos) return machine;
