@@ -149,6 +149,8 @@ def train(options, lan, folder, master, slaves, plan, steps, skipped=1):
                 event = json.loads(line)
                 if event.get("event") == "notice":
                     notices.append(event["text"])
+                elif event.get("event") == "error":
+                    notices.append(event["message"])
                 elif event.get("event") == "step":
                     seconds.append(event["seconds"])
                     moved.append(lan.bytes_of(master))

@@ -188,7 +188,10 @@ class Chooser {
     plan.exchange = form.exchange;
     set_micro_batches(plan, form.micro_batches);
     plan.relayed = form.relayed;
-    for (std::size_t s = 0; s < form.replicated; ++s) plan.stages[s].replicated = true;
+    for (std::size_t s = 0; s < form.replicated; ++s) {
+      if (!has_parameters(trunk_[s])) plan.stages[s] = {};  // all compute it whole, so there are no shards
+      plan.stages[s].replicated = true;
+    }
     if (form.by_samples > 0 && !cut_by_samples(plan, form.by_samples, team)) return std::nullopt;
     return plan;
   }

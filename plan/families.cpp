@@ -40,7 +40,6 @@ std::vector<Family> families_by_samples(const std::vector<Stage>& trunk, const s
 }  // namespace
 
 std::vector<Family> families(const std::vector<Stage>& trunk, int batch, const Wishes& wishes) {
-  const std::size_t stages = trunk.size();
   std::vector<int> micro_batches;
   for (int count = 1; count <= kMostMicroBatches; count *= 2) {
     if (batch % count == 0) micro_batches.push_back(count);
@@ -48,10 +47,12 @@ std::vector<Family> families(const std::vector<Stage>& trunk, int batch, const W
   if (wishes.micro_batches > 0) micro_batches = {wishes.micro_batches};
   if (wishes.exchange && !traits_of(*wishes.exchange).fused_stages) return {{{.exchange = *wishes.exchange}}};
   if (wishes.layout == Layout::samples) return families_by_samples(trunk, micro_batches, wishes);
+  // The maps of a replicated stage never travel, but those of an output go to the master.
+  const auto before_outputs = static_cast<std::size_t>(std::ranges::min(outputs_of(trunk)));
   std::vector<Family> all;
   for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
     if (wishes.exchange && *wishes.exchange != exchange) continue;
-    const std::size_t most = exchange == Exchange::ring ? std::min(stages - 1, kMostReplicated) : 0;
+    const std::size_t most = exchange == Exchange::ring ? std::min(before_outputs, kMostReplicated) : 0;
     for (std::size_t replicated = 0; replicated <= most; ++replicated) {
       for (const bool relayed : {false, true}) {
         if (relayed && exchange != Exchange::ring) continue;

@@ -229,6 +229,47 @@ TEST(Choose, KeepsToTheLayoutThatIsSettled) {
   EXPECT_EQ(rows(choose(machines({100}, 100), {.layout = Layout::samples})), 1U) << "nobody to share samples with";
 }
 
+/// The first stages of AlexNet.
+std::vector<Stage> stages_with_a_norm() {
+  const Pooling pool{.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2};
+  const Convolution conv1{.filters = 96, .kernel_h = 11, .kernel_w = 11, .stride_h = 4, .stride_w = 4, .pad = {2, 2, 2, 2}};
+  const Convolution conv2{.filters = 256, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}, .groups = 2};
+  const Convolution conv3{.filters = 384, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}};
+  Stage norm = stage_without_weights("norm1", StageKind::response_norm, 96, 55, 55);
+  norm.after = {pool};
+  return {{.name = "conv1", .channels = 3, .height = 224, .width = 224, .conv = conv1},
+          norm,
+          {.name = "conv2", .channels = 96, .height = 27, .width = 27, .conv = conv2, .after = {pool}},
+          {.name = "conv3", .channels = 256, .height = 13, .width = 13, .conv = conv3, .after = {pool}}};
+}
+
+TEST(Choose, ReplicatesAFirstNormWhole) {
+  const std::vector<Stage> stages = stages_with_a_norm();
+  bool seen = false;
+  for (const double mbytes : {3.0, 10.0, 30.0, 100.0}) {
+    std::vector<MemberProfile> members;
+    for (int i = 0; i < 4; ++i) members.push_back(machine(fmt::format("m{}", i), 60, mbytes, stages));
+    const Wishes wishes{.exchange = Exchange::ring, .layout = Layout::filters};
+    const Choice choice = choose_plan(stages, kBatch, members, wishes, {.head = kHead});
+    EXPECT_NO_THROW(validate(choice.plan, stages)) << mbytes << " MB/s";
+    seen = seen || choice.plan.stages[1].replicated;
+  }
+  EXPECT_TRUE(seen) << "with some of these links both first stages should be replicated";
+}
+
+TEST(Choose, ReplicatesNoOutput) {
+  std::vector<Stage> stages = unequal_stages();
+  stages.push_back(stages.back());
+  stages.back().name = "conv3";
+  stages.back().from = {{.stage = 0, .channels = {0, 50}}};
+  for (const double mbytes : {1.0, 3.0, 10.0, 30.0, 100.0}) {
+    std::vector<MemberProfile> members;
+    for (int i = 0; i < 4; ++i) members.push_back(machine(fmt::format("m{}", i), 100, mbytes, stages));
+    const Wishes wishes{.exchange = Exchange::ring, .layout = Layout::filters};
+    EXPECT_NO_THROW(validate(choose_plan(stages, kBatch, members, wishes, {.head = kHead}).plan, stages));
+  }
+}
+
 TEST(Choose, IsAsFastAsTheBestOfAllWishes) {
   const std::vector<std::vector<double>> speeds{{100, 100}, {100, 50, 25}, {100, 100, 100, 100, 100, 100}};
   for (const std::vector<double>& gflops : speeds) {
