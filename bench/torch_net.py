@@ -93,8 +93,9 @@ class MaxPool(Window):
 
     def forward(self, maps):
         if self.even or self.ceil:
-            return functional.max_pool2d(maps, self.kernel, self.stride, self.before, ceil_mode=self.ceil)
-        return functional.max_pool2d(functional.pad(maps, self.around, value=float("-inf")), self.kernel, self.stride)
+            return functional.max_pool2d(maps, self.kernel, self.stride, self.before, self.dilation, self.ceil)
+        return functional.max_pool2d(functional.pad(maps, self.around, value=float("-inf")), self.kernel, self.stride,
+                                     dilation=self.dilation)
 
 
 class AveragePool(Window):

@@ -102,6 +102,8 @@ def module_layer(module, shape):
             raise NotImplementedError(f"a layer norm over {len(module.normalized_shape)} axes")
         return "layer_norm", {"epsilon": module.eps} | ({} if module.elementwise_affine else {"affine": False})
     if isinstance(module, nn.MaxPool2d):
+        if pair(module.dilation) != [1, 1]:
+            raise NotImplementedError("a dilated pooling")
         return "max_pool", window(shape, module.kernel_size, module.stride, module.padding, module.ceil_mode)
     if isinstance(module, nn.AvgPool2d):
         counts = {"count_padding": True} if module.count_include_pad and any(pair(module.padding)) else {}

@@ -122,8 +122,8 @@ class CudaPooling : public CudaLayer {
                 .stride_w = pool.stride_w,
                 .top = pool.pad.top,
                 .left = pool.pad.left,
-                .dilation_h = 1,
-                .dilation_w = 1} {
+                .dilation_h = pool.dilation_h,
+                .dilation_w = pool.dilation_w} {
     if (kind_ == PoolKind::max) places_ = {gpu, output_.shape().size(), what};
   }
 

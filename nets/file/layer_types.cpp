@@ -67,6 +67,7 @@ LayerSpec read_pool(Fields& fields, bool& same) {
   pool.stride_w = pool.kernel_w;
   if (fields.has("stride")) set_pair(fields, "stride", pool.stride_h, pool.stride_w);
   pool.pad = read_pad(fields, same);
+  if (kind == PoolKind::max && fields.has("dilation")) set_pair(fields, "dilation", pool.dilation_h, pool.dilation_w);
   if (kind == PoolKind::average && fields.has("count_padding") && fields.boolean("count_padding")) {
     pool.kind = PoolKind::average_with_padding;
   }
