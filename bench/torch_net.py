@@ -272,6 +272,10 @@ class Net(torch.nn.Module):
                                           align_corners=False if bilinear else None)
         if kind == "resize":
             bilinear = layer.get("mode", "nearest") == "bilinear"
+            if not bilinear and layer.get("align_corners", False):  # which PyTorch does not have
+                rows, columns = ([i * (extent - 1) // max(size - 1, 1) for i in range(size)]
+                                 for extent, size in zip(maps.shape[2:], pair(layer["size"])))
+                return maps[:, :, rows][:, :, :, columns]
             factors = [float(factor) for factor in pair(layer["factor"])] if "factor" in layer else None
             return functional.interpolate(maps, size=pair(layer["size"]) if factors is None else None,
                                           scale_factor=factors, mode="bilinear" if bilinear else "nearest",

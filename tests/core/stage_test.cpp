@@ -69,7 +69,7 @@ TEST(DilatedPoolings, AreRefusedWhereAWindowHasNoElement) {
   EXPECT_THROW(validate(dilated_pooling(pool)), Error);
   EXPECT_FALSE(has_empty_window(pool, 7, 7));
   pool.pad.top = 2;
-  pool.stride_h = 2;  // the first window begins with row 5, and is the only one
+  pool.stride_h = 2;  // the first window has row 5, and the second begins with row 0
   EXPECT_FALSE(has_empty_window(pool, 6, 7));
   EXPECT_NO_THROW(validate(dilated_pooling(pool)));
 }

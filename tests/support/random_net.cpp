@@ -86,14 +86,19 @@ class NetWriter {
 
   /// Adds a layer that treats each channel by itself.
   End channelwise(const End& from) {
-    static const std::array<std::string, 8> kTypes{"tanh",
-                                                   "sigmoid",
-                                                   "relu",
-                                                   "leaky_relu, slope: 0.2",
-                                                   "prelu",
-                                                   "batch_norm",
-                                                   "dropout, rate: 0.25",
-                                                   "batch_norm, momentum: 0.5"};
+    static const std::array<std::string, 13> kTypes{"tanh",
+                                                    "sigmoid",
+                                                    "relu",
+                                                    "leaky_relu, slope: 0.2",
+                                                    "prelu",
+                                                    "batch_norm",
+                                                    "dropout, rate: 0.25",
+                                                    "batch_norm, momentum: 0.5",
+                                                    "mish",
+                                                    "celu, alpha: 0.5",
+                                                    "gelu, approximate: tanh",
+                                                    "gelu",
+                                                    "silu"};
     return layer(from, kTypes[random_.below(kTypes.size())]);
   }
   End pooling(const End& from) {
