@@ -209,7 +209,8 @@ class Net(torch.nn.Module):
             rows, columns = pair(layer["factor"])
             return (channels, height * rows, width * columns)
         elif kind == "dropout":
-            self.steps[name] = torch.nn.Dropout(layer["rate"])
+            module = torch.nn.Dropout2d if layer.get("spatial", False) and height * width > 1 else torch.nn.Dropout
+            self.steps[name] = module(layer["rate"])
         elif kind == "flatten":
             return (channels * height * width, 1, 1)
         elif kind == "global_average_pool":

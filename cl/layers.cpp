@@ -205,7 +205,7 @@ class ClDropout : public ClLayer {
     shared_.launch_over_maps(kernels_.drop_out, shape, samples, from, to, shape.c, shape.h, shape.w,
                              static_cast<cl_uint>(seed_), static_cast<cl_uint>(seed_ >> 32), dropout_.stream,
                              dropout_.rate, 1.0F / (1.0F - dropout_.rate), origin_.first_filter, origin_.first_sample,
-                             origin_.micro_batch, origin_.whole_micro_batch);
+                             origin_.micro_batch, origin_.whole_micro_batch, dropout_.spatial ? 1 : 0);
   }
 
   ClShared& shared_;

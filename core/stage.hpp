@@ -116,10 +116,12 @@ struct Pooling {
 
 /// In training, sets each element to zero with probability `rate` and scales the others by 1 / (1 - rate); outside
 /// training it does nothing. The mask is a pure function of the step's seed, `stream`, and the element's place in the
-/// whole, unsplit map (dropout_scale in core/random.hpp), so every split draws the same mask.
+/// whole, unsplit map (dropout_scale in core/random.hpp), so every split draws the same mask. A spatial dropout sets whole
+/// maps to zero (Tompson et al., CVPR 2015): all elements of a map have the factor of its first.
 struct Dropout {
   float rate = 0.5F;
   std::uint32_t stream = 0;  ///< distinguishes the dropout layers of one net
+  bool spatial = false;
   bool operator==(const Dropout&) const = default;
 };
 

@@ -73,8 +73,8 @@ std::string describe(const Pooling& layer) {
 }
 
 std::string describe(const Dropout& layer) {
-  [[maybe_unused]] const auto& [rate, stream] = layer;
-  return fmt::format("dropout {}", rate);
+  [[maybe_unused]] const auto& [rate, stream, spatial] = layer;
+  return fmt::format("{}dropout {}", spatial ? "spatial " : "", rate);
 }
 
 std::string describe(const BatchNorm& layer) {

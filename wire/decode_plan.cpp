@@ -43,7 +43,8 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
                    pool->stride_h(),            pool->stride_w(), pad_of(pool->pad()),
                    pool->dilation_h(),          pool->dilation_w()};
   }
-  if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
+  if (const auto* dropout = holder.layer_as_DropoutLayer())
+    return Dropout{dropout->rate(), dropout->stream(), dropout->spatial()};
   if (const auto* add = holder.layer_as_AddLayer()) return Add{sources_of(add->from())};
   if (const auto* multiply = holder.layer_as_MultiplyLayer()) {
     return Multiply{sources_of(multiply->from()), multiply->by_points()};

@@ -35,7 +35,7 @@ struct LayerEncoder {
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::PoolLayer, layer.Union());
   }
   flatbuffers::Offset<fb::LayerHolder> operator()(const Dropout& dropout) const {
-    const auto layer = fb::CreateDropoutLayer(builder, dropout.rate, dropout.stream);
+    const auto layer = fb::CreateDropoutLayer(builder, dropout.rate, dropout.stream, dropout.spatial);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::DropoutLayer, layer.Union());
   }
   flatbuffers::Offset<fb::LayerHolder> operator()(const Add& add) const {

@@ -211,7 +211,7 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c) {
     const int number = origin.number_in_batch(n);
     for (int e = 0; e < size; ++e) {
       scale[e] = pass_.training ? static_cast<T>(dropout_scale(pass_.seed, dropout.stream, dropout.rate, number,
-                                                               origin.first_filter + c, e))
+                                                               origin.first_filter + c, dropout.spatial ? 0 : e))
                                 : T{1};
       out.values[e] = in.values[e] * scale[e];
     }

@@ -190,7 +190,8 @@ LayerSpec read_dense(Fields& fields, bool&) { return Dense{fields.integer("units
 LayerSpec read_dropout(Fields& fields, bool&) {
   const double rate = fields.number("rate", 0.0, 1.0);
   if (rate >= 1.0) fields.fail("rate", "is 1, which would drop everything; expected less than 1");
-  return Dropout{static_cast<float>(rate), 0};
+  const bool spatial = fields.has("spatial") && fields.boolean("spatial");
+  return Dropout{.rate = static_cast<float>(rate), .spatial = spatial};
 }
 
 float read_loss_weight(Fields& fields) {

@@ -93,7 +93,9 @@ struct SpecWriter {
   }
   std::string operator()(const Dense& dense) const { return fmt::format("type: dense, units: {}", dense.units); }
   std::string operator()(const Flatten&) const { return "type: flatten"; }
-  std::string operator()(const Dropout& dropout) const { return fmt::format("type: dropout, rate: {}", dropout.rate); }
+  std::string operator()(const Dropout& dropout) const {
+    return fmt::format("type: dropout, rate: {}{}", dropout.rate, dropout.spatial ? ", spatial: true" : "");
+  }
   std::string operator()(const SoftmaxCrossEntropy& loss) const {
     std::string text = "type: softmax_cross_entropy";
     if (loss.label_smoothing != 0.0F) text += fmt::format(", label_smoothing: {}", loss.label_smoothing);

@@ -71,6 +71,14 @@ TEST(NormNets, PoolWithGapsBetweenElements) {
   EXPECT_EQ(std::get<Pooling>(parse_net(to_yaml(net), "again.yaml").layers[1].spec), expected);
 }
 
+TEST(NormNets, DropWholeMaps) {
+  const Net net = parse_net(
+      file_of(std::string(kConvolution) + "  - {name: d, type: dropout, rate: 0.25, spatial: true}\n"), "t.yaml");
+  EXPECT_EQ(std::get<Dropout>(net.layers[1].spec), (Dropout{0.25F, 0, true}));
+  EXPECT_EQ(to_yaml(parse_net(to_yaml(net), "again.yaml")), to_yaml(net));
+  EXPECT_EQ(cut(net).trunk[0].after, (std::vector<ChannelLayer>{Dropout{0.25F, 0, true}}));
+}
+
 struct BadLayers {
   std::string name;
   std::string layers;

@@ -86,13 +86,14 @@ class NetWriter {
 
   /// Adds a layer that treats each channel by itself.
   End channelwise(const End& from) {
-    static const std::array<std::string, 13> kTypes{"tanh",
+    static const std::array<std::string, 14> kTypes{"tanh",
                                                     "sigmoid",
                                                     "relu",
                                                     "leaky_relu, slope: 0.2",
                                                     "prelu",
                                                     "batch_norm",
                                                     "dropout, rate: 0.25",
+                                                    "dropout, rate: 0.25, spatial: true",
                                                     "batch_norm, momentum: 0.5",
                                                     "mish",
                                                     "celu, alpha: 0.5",

@@ -27,7 +27,7 @@ Stage sample_stage() {
                    .dilation_h = 2,
                    .dilation_w = 3},
           .after = {Activation{Activation::Kind::leaky_relu, 0.125F},
-                    Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3},
+                    Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3, true},
                     BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F, .rate = 0.75F},
                     Activation{Activation::Kind::clip, -0.5F, 6.0F}, Activation{Activation::Kind::celu, 0.5F},
                     Multiply{{{Source::kZeros, {0, 7}}}, true},
