@@ -33,6 +33,11 @@ class NetWriter {
       if (!sided_ && random_.below(4) == 0) side_head(end);
     }
     if (random_.below(4) == 0) end = dense_stage(end);
+    if (!sided_ && random_.below(4) == 0) {  // a dense layer that both heads read
+      end = layer(layer(end, "dense, units: 6"), "tanh");
+      end = {end.layer, 6, 1, 1};
+      side_head(end);
+    }
     end = layer(end, "dense, units: 3");
     layer(end, "softmax_cross_entropy");
     return text_;
