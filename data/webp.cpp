@@ -32,7 +32,8 @@ Picture decode_webp(std::span<const std::uint8_t> bytes, const FeatureShape& lea
   if (WebPGetFeatures(bytes.data(), bytes.size(), &features) != VP8_STATUS_OK) fail("the image is not a valid WebP");
   if (features.has_animation != 0) fail("the WebP is animated; expected a single picture");
   check_picture_size(features.width, features.height);
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(features.width) * static_cast<std::size_t>(features.height) * 4);
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(features.width) *
+                                   static_cast<std::size_t>(features.height) * 4);
   if (WebPDecodeRGBAInto(bytes.data(), bytes.size(), pixels.data(), pixels.size(), 4 * features.width) == nullptr) {
     fail("the WebP is damaged");
   }

@@ -157,7 +157,8 @@ MaxPool::MaxPool(const Pooling& pool, const LanedMaps& maps)
         return PoolCover{lanes_in(y * in_.width + x), place(y, x, out_y, out_x)};
       });
   windows_ = CoverTable(
-      {1, 1, in_.height, in_.width}, [&](int y) { return over(y, pool.stride_h, pool.reach_h(), pool.pad.top, out_.h); },
+      {1, 1, in_.height, in_.width},
+      [&](int y) { return over(y, pool.stride_h, pool.reach_h(), pool.pad.top, out_.h); },
       [&](int x) { return over(x, pool.stride_w, pool.reach_w(), pool.pad.left, out_.w); },
       [&](int y, int x, int out_y, int out_x) {
         return PoolCover{lanes_in(out_y * out_.w + out_x), place(y, x, out_y, out_x)};

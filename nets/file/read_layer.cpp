@@ -67,9 +67,10 @@ void resolve(Window& window, bool same, const FeatureShape& input, const Fields&
 /// Throws Error if the padding of a pooling holds a window with all its elements.
 void expect_elements(const Pooling& pool, const FeatureShape& input, const Fields& fields) {
   if (!has_empty_window(pool, input.height, input.width)) return;
-  fields.fail("dilation", fmt::format("is [{}, {}], so that a window has no element of its input of {}x{}; make dilation "
-                                      "or pad smaller",
-                                      pool.dilation_h, pool.dilation_w, input.height, input.width));
+  fields.fail("dilation",
+              fmt::format("is [{}, {}], so that a window has no element of its input of {}x{}; make dilation "
+                          "or pad smaller",
+                          pool.dilation_h, pool.dilation_w, input.height, input.width));
 }
 
 /// Checks what a transposed convolution cuts off and adds.

@@ -55,8 +55,13 @@ Stage dilated_pooling(const Pooling& pool) {
 }
 
 TEST(DilatedPoolings, HaveWindowsOfTheirReach) {
-  const Pooling pool{
-      .kernel_h = 2, .kernel_w = 3, .stride_h = 1, .stride_w = 2, .pad = {4, 0, 1, 1}, .dilation_h = 5, .dilation_w = 2};
+  const Pooling pool{.kernel_h = 2,
+                     .kernel_w = 3,
+                     .stride_h = 1,
+                     .stride_w = 2,
+                     .pad = {4, 0, 1, 1},
+                     .dilation_h = 5,
+                     .dilation_w = 2};
   EXPECT_TRUE(pool.dilated());
   EXPECT_NO_THROW(validate(dilated_pooling(pool)));
   EXPECT_EQ(output_shape(dilated_pooling(pool), 2, 3), (Shape{2, 3, 6, 2}));

@@ -68,8 +68,7 @@ class Webp : public testing::Test {
 TEST_F(Webp, WithoutLossIsDrawnOnWhite) {
   const Picture picture = decode_image(lossless(), {3, 1, 1});
   EXPECT_EQ(picture.shape, (FeatureShape{3, 2, 3}));
-  EXPECT_EQ(picture.pixels,
-            (Bytes{10, 20, 30, 200, 100, 0, 255, 255, 255, 0, 0, 0, 255, 255, 255, 177, 227, 152}));
+  EXPECT_EQ(picture.pixels, (Bytes{10, 20, 30, 200, 100, 0, 255, 255, 255, 0, 0, 0, 255, 255, 255, 177, 227, 152}));
   const Picture grey = decode_image(lossless(), {1, 1, 1});
   EXPECT_EQ(grey.shape, (FeatureShape{1, 2, 3}));
   EXPECT_EQ(grey.pixels, (Bytes{18, 119, 255, 0, 255, 204}));

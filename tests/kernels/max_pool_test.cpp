@@ -55,8 +55,13 @@ TEST(MaxPool, FirstOfEqualsWinsInEveryLane) {
   const Pooling two{};
   const Pooling overlapping{.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad = {1, 1, 1, 1}};
   const Pooling sparse{.kernel_h = 2, .kernel_w = 1, .stride_h = 3, .stride_w = 2, .pad = {1, 0, 0, 0}};
-  const Pooling dilated{
-      .kernel_h = 3, .kernel_w = 2, .stride_h = 1, .stride_w = 2, .pad = {3, 2, 1, 0}, .dilation_h = 2, .dilation_w = 3};
+  const Pooling dilated{.kernel_h = 3,
+                        .kernel_w = 2,
+                        .stride_h = 1,
+                        .stride_w = 2,
+                        .pad = {3, 2, 1, 0},
+                        .dilation_h = 2,
+                        .dilation_w = 3};
   for (const Pooling& pool : {two, overlapping, sparse, dilated}) {
     for (const int lanes : {1, 3, 16, 37}) {
       for (const bool after_relu : {false, true}) {

@@ -112,7 +112,9 @@ TEST(TorchWeights, OfPixelsAndFactorsHaveFewerExtents) {
   EXPECT_EQ(taken.tensors[2].values, file.tensors[2].values);
   EXPECT_THAT(taken.unused, testing::IsEmpty());
   file.tensors[2].dims = {1, 6};
-  EXPECT_THAT(said([&] { take_torch_weights(file, "f", net, {{"scale", "block.layer_scale"}}); }),
+  EXPECT_THAT(said([&] {
+                take_torch_weights(file, "f", net, {{"scale", "block.layer_scale"}});
+              }),
               HasSubstr("tensor block.layer_scale is 1x6, but scale.weight of the net needs 6x1x1x1"));
 }
 

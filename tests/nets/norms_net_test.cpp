@@ -60,13 +60,18 @@ TEST(NormNets, PadDilatedKernelsToTheSameExtent) {
 }
 
 TEST(NormNets, PoolWithGapsBetweenElements) {
-  const Net net = parse_net(
-      file_of("  - {name: c, type: conv, filters: 5, kernel: 1}\n"
-              "  - {name: p, type: max_pool, kernel: [3, 2], stride: [1, 2], dilation: [2, 3], pad: same}\n"),
-      "t.yaml");
+  const Net net =
+      parse_net(file_of("  - {name: c, type: conv, filters: 5, kernel: 1}\n"
+                        "  - {name: p, type: max_pool, kernel: [3, 2], stride: [1, 2], dilation: [2, 3], pad: same}\n"),
+                "t.yaml");
   EXPECT_EQ(net.layers[1].output, (FeatureShape{5, 12, 5}));
-  const Pooling expected{
-      .kernel_h = 3, .kernel_w = 2, .stride_h = 1, .stride_w = 2, .pad = {2, 1, 2, 1}, .dilation_h = 2, .dilation_w = 3};
+  const Pooling expected{.kernel_h = 3,
+                         .kernel_w = 2,
+                         .stride_h = 1,
+                         .stride_w = 2,
+                         .pad = {2, 1, 2, 1},
+                         .dilation_h = 2,
+                         .dilation_w = 3};
   EXPECT_EQ(std::get<Pooling>(net.layers[1].spec), expected);
   EXPECT_EQ(std::get<Pooling>(parse_net(to_yaml(net), "again.yaml").layers[1].spec), expected);
 }

@@ -153,9 +153,9 @@ class OnnxExports : public testing::TestWithParam<std::pair<const char*, Overrid
 
 TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
   const auto& [name, set] = GetParam();
-  const std::map<std::string, const char*> own{
-      {"graph", kGraphNet}, {"gates", kGatesNet},    {"norms", kNormsNet},
-      {"sizes", kSizesNet}, {"even", kEvenNormsNet}, {"pools", kDilatedPoolsNet}};
+  const std::map<std::string, const char*> own{{"graph", kGraphNet},    {"gates", kGatesNet},
+                                               {"norms", kNormsNet},    {"sizes", kSizesNet},
+                                               {"even", kEvenNormsNet}, {"pools", kDilatedPoolsNet}};
   const Net net = own.contains(name) ? parse_net(own.at(name), "own.yaml", set)
                                      : read_net(source_folder() + "/nets/" + name + ".yaml", set);
   const std::vector<NamedTensor> tensors = drawn_tensors(cut(net));
@@ -188,8 +188,8 @@ INSTANTIATE_TEST_SUITE_P(Nets, OnnxExports,
                          testing::Values(std::pair{"graph", Overrides{}}, std::pair{"gates", Overrides{}},
                                          std::pair{"norms", Overrides{}}, std::pair{"sizes", Overrides{}},
                                          std::pair{"even", Overrides{}}, std::pair{"pools", Overrides{}},
-                                         std::pair{"lenet", Overrides{}},
-                                         std::pair{"big-mlp", Overrides{}}, std::pair{"resnet20", Overrides{}},
+                                         std::pair{"lenet", Overrides{}}, std::pair{"big-mlp", Overrides{}},
+                                         std::pair{"resnet20", Overrides{}},
                                          std::pair{"resnet34-padded", Overrides{"input.height=48", "input.width=48"}},
                                          std::pair{"alexnet", Overrides{"input.height=67", "input.width=67"}},
                                          std::pair{"squeezenet", Overrides{"input.height=64", "input.width=64"}},

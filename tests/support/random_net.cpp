@@ -111,7 +111,8 @@ class NetWriter {
     if (std::min(from.height, from.width) < 4) return channelwise(from);
     const int stride = between(1, 2);
     if (random_.below(4) == 0) {
-      End dilated = layer(from, fmt::format("max_pool, kernel: 2, stride: {}, pad: [1, 0, 0, 1], dilation: [3, 2]", stride));
+      End dilated =
+          layer(from, fmt::format("max_pool, kernel: 2, stride: {}, pad: [1, 0, 0, 1], dilation: [3, 2]", stride));
       dilated.height = (from.height + 1 - 4) / stride + 1;
       dilated.width = (from.width + 1 - 3) / stride + 1;
       return dilated;
