@@ -181,7 +181,7 @@ namespace {
 
 /// Whether a window that begins in the padding before `extent` elements has no element of them. The first of its elements behind
 /// the padding decides; windows that begin later begin with an element.
-bool has_empty_window(int stride, int dilation, int pad_before, int windows, int extent) {
+bool begins_without_elements(int stride, int dilation, int pad_before, int windows, int extent) {
   for (int i = 0; i < windows && i * stride < pad_before; ++i) {
     const int before = pad_before - i * stride;
     if ((dilation - before % dilation) % dilation >= extent) return true;
@@ -193,8 +193,8 @@ bool has_empty_window(int stride, int dilation, int pad_before, int windows, int
 
 bool has_empty_window(const Pooling& pool, int height, int width) {
   const Shape out = pooled_shape(pool, {1, 1, height, width});
-  return has_empty_window(pool.stride_h, pool.dilation_h, pool.pad.top, out.h, height) ||
-         has_empty_window(pool.stride_w, pool.dilation_w, pool.pad.left, out.w, width);
+  return begins_without_elements(pool.stride_h, pool.dilation_h, pool.pad.top, out.h, height) ||
+         begins_without_elements(pool.stride_w, pool.dilation_w, pool.pad.left, out.w, width);
 }
 
 Shape pooled_shape(const Pooling& pool, const Shape& in) {
