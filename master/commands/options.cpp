@@ -43,7 +43,7 @@ void define_data(CLI::App& command, NetOptions& options) {
   command
       .add_option(
           "--data", options.data,
-          "folder with CIFAR-10 (binary), MNIST (IDX, also gzipped), or a folder of JPEG or PNG files for each "
+          "folder with CIFAR-10 (binary), MNIST (IDX, also gzipped), or a folder of JPEG, PNG or WebP files for each "
           "class; or glyphs, which the program draws itself. `test` takes the data of the run whose config.yaml "
           "it is given")
       ->capture_default_str();
@@ -302,7 +302,7 @@ void define(CLI::App& command, PredictOptions& options) {
   define(command, options.cluster);
   define_energy(command, options.energy);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
-  command.add_option("images", options.images, "JPEG and PNG files, or folders of them")
+  command.add_option("images", options.images, "JPEG, PNG and WebP files, or folders of them")
       ->required()
       ->check(readable([](const std::string& word) {
         if (word.find('=') == std::string::npos || std::filesystem::exists(std::filesystem::path(word))) return;
