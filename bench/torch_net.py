@@ -123,6 +123,20 @@ class LayerNorm(torch.nn.LayerNorm):
         return super().forward(maps.movedim(1, -1)).movedim(-1, 1)
 
 
+class EvenResponseNorm(torch.nn.Module):
+    """A response norm over an even number of channels, whose window reaches one channel further forward than back, as in ONNX.
+    PyTorch's reaches further back."""
+
+    def __init__(self, size, alpha, beta, k):
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, maps):
+        squares = functional.pad(maps ** 2, (0, 0, 0, 0, (self.size - 1) // 2, self.size // 2))
+        sums = sum(squares[:, first:first + maps.shape[1]] for first in range(self.size))
+        return maps / (self.k + self.alpha / self.size * sums) ** self.beta
+
+
 class BatchNorm(torch.nn.BatchNorm2d):
     """Normalises the channels of maps, or the outputs of a dense layer."""
 
@@ -188,8 +202,9 @@ class Net(torch.nn.Module):
         if kind == "batch_norm":
             self.steps[name] = BatchNorm(channels, layer.get("epsilon", 1e-5), layer.get("momentum", 0.1))
         elif kind == "response_norm":
-            self.steps[name] = torch.nn.LocalResponseNorm(layer.get("size", 5), layer.get("alpha", 1e-4),
-                                                          layer.get("beta", 0.75), layer.get("k", 1.0))
+            size = layer.get("size", 5)
+            kind_of_norm = torch.nn.LocalResponseNorm if size % 2 else EvenResponseNorm
+            self.steps[name] = kind_of_norm(size, layer.get("alpha", 1e-4), layer.get("beta", 0.75), layer.get("k", 1.0))
         elif kind in ("group_norm", "instance_norm"):
             self.steps[name] = torch.nn.GroupNorm(layer["groups"] if kind == "group_norm" else channels, channels,
                                                   layer.get("epsilon", 1e-5), layer.get("affine", True))
