@@ -57,18 +57,6 @@ void define(CLI::App& command, NetOptions& options) {
   define_data(command, options);
 }
 
-void define_listening(CLI::App& command, ClusterOptions& options) {
-  command.add_option("--listen", options.listen, "address at which slaves reach this master")->capture_default_str();
-  command.add_flag(
-      "--insecure", options.insecure,
-      "turn encryption and authentication of links off, on a network that you trust; slaves need the same option");
-  command
-      .add_option("--keys", options.keys,
-                  "file with this master's keys, made if it does not exist (default: convoy/master-keys.json in "
-                  "$XDG_CONFIG_HOME or ~/.config)")
-      ->excludes("--insecure");
-}
-
 void add_slaves_option(CLI::App& command, ClusterOptions& options, const std::string& help) {
   command.add_option("--slaves", options.slaves, help)->check(whole_number(0, 256))->capture_default_str();
 }
@@ -277,6 +265,7 @@ void define(CLI::App& command, TrainOptions& options) {
   command.add_flag("--new-outputs", options.new_outputs,
                    "give the net an output for each class of the data, in a last layer that starts from random values, "
                    "not from --weights");
+  define_cache(command, options.cluster);
   define_replicas(command, options);
   define_resume(command, options);
 }
