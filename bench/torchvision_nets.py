@@ -117,7 +117,7 @@ def module_layer(module, shape):
         raise NotImplementedError(f"adaptive pooling of {list(shape[-2:])} to {extents}")
     if isinstance(module, nn.Dropout):
         return ("dropout", {"rate": module.p}) if module.p > 0 else None
-    if type(module).__name__ in ("Identity", "StochasticDepth"):
+    if type(module).__name__ in ("Identity", "StochasticDepth", "Flatten"):
         return None
     found = activation_of(module)
     if found is None:
