@@ -1,7 +1,5 @@
 #include "train/cached_trunk.hpp"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -27,12 +25,10 @@ std::string CachedTrunk::obstacle(const std::vector<Stage>& stages) {
 CachedTrunk::CachedTrunk(std::unique_ptr<Trunk> trunk, std::size_t bytes)
     : trunk_(std::move(trunk)), room_(bytes), bytes_(bytes) {}
 
-std::vector<CachedTrunk::Key> CachedTrunk::keys_of(const Pixels& pixels) {
-  std::vector<Key> keys;
+std::vector<ContentHash> CachedTrunk::keys_of(const Pixels& pixels) {
+  std::vector<ContentHash> keys;
   for (int n = 0; n < pixels.shape().n; ++n) {
-    const auto sample = pixels.samples(n, 1);
-    const XXH128_hash_t hash = XXH3_128bits(sample.data(), sample.size_bytes());
-    keys.push_back({hash.high64, hash.low64});
+    keys.push_back(content_hash(pixels.samples(n, 1)));
   }
   return keys;
 }
@@ -44,7 +40,7 @@ void CachedTrunk::begin(const Images& images, const Pass& pass) {
     scales_ = images.scales;
   }
   keys_ = keys_of(images.pixels);
-  found_ = std::ranges::all_of(keys_, [this](const Key& key) { return kept_.contains(key); });
+  found_ = std::ranges::all_of(keys_, [this](const ContentHash& key) { return kept_.contains(key); });
   given_ = false;
   if (!found_) return trunk_->begin(images, pass);
   for (std::size_t n = 0; n < keys_.size(); ++n) {

@@ -1,13 +1,13 @@
 // A frozen trunk that keeps the maps of the images that it has seen: training of the layers behind it computes each image once.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "model/content_hash.hpp"
 #include "train/trunk.hpp"
 
 namespace convoy {
@@ -46,26 +46,21 @@ class CachedTrunk : public Trunk {
   std::vector<MemberTime> take_times() override { return trunk_->take_times(); }
 
  private:
-  struct Key {
-    std::uint64_t high = 0;
-    std::uint64_t low = 0;
-    bool operator==(const Key&) const = default;
-  };
   struct Hash {
-    std::size_t operator()(const Key& key) const { return key.low; }
+    std::size_t operator()(const ContentHash& key) const { return key.low; }
   };
 
-  static std::vector<Key> keys_of(const Pixels& pixels);
+  static std::vector<ContentHash> keys_of(const Pixels& pixels);
   void keep();
 
   std::unique_ptr<Trunk> trunk_;
   std::size_t room_;   ///< bytes that are left for maps
   std::size_t bytes_;  ///< room_ before anything was kept
-  std::unordered_map<Key, std::vector<float>, Hash> kept_;
+  std::unordered_map<ContentHash, std::vector<float>, Hash> kept_;
   std::vector<ChannelScale> scales_;  ///< by which the images of the kept maps were normalised
 
   // The current batch.
-  std::vector<Key> keys_;
+  std::vector<ContentHash> keys_;
   bool found_ = false;  ///< whether all its maps were kept; maps_ has them then
   bool given_ = false;  ///< whether next_outputs() has returned them
   Tensor maps_;
