@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Imports the node tests of the ONNX project, each inside a small classification net, and compares the outputs.
 
-    bench/onnx_node_tests.py [NAME]... [--most 1e-5] [--csv FILE]
+    bench/onnx_node_tests.py [NAME]... [--most 1e-5] [--csv FILE] [--summary FILE]
 
 The ONNX project has tests of single nodes, with their attributes and inputs. This script takes those of operators that `import`
 knows. Convoy imports classification nets, so each node is put into one:
@@ -14,12 +14,13 @@ knows. Convoy imports classification nets, so each node is put into one:
   a dense layer. The outputs are compared with the outputs of the test itself.
 
 A node whose shapes, types or number of outputs no classification net has does not fit. The table lists such nodes and the nodes that
-`import` refuses, with the reasons. The script needs onnx, numpy and Pillow, and ends with a reason where one is missing. The exit code
+`import` refuses, with the reasons. --csv writes a row for each test; --summary writes one for each operator, result and reason. The script needs onnx, numpy and Pillow, and ends with a reason where one is missing. The exit code
 is 1 where an output differs by more than --most, relative to the largest, or where a program ends in another way than with an
 error, and 0 otherwise."""
 
 import argparse
 import collections
+import csv
 import importlib.util
 import io
 import contextlib
@@ -52,6 +53,7 @@ def parse_arguments():
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of tests, as test_relu (default: all)")
     parser.add_argument("--most", type=float, default=1e-5, help="largest difference of outputs, relative to the largest output")
     import_models.add_program_options(parser)
+    parser.add_argument("--summary", type=pathlib.Path, help="file to which the numbers of tests by operator and reason are written")
     parser.add_argument("--list", action="store_true", help="prints each test that does not fit, too")
     return parser.parse_args()
 
@@ -234,6 +236,18 @@ def compare(options, model, shape, last, folder):
     return {"result": "passed" if agrees else "differs", "difference": f"{found['difference']:.1e}"}
 
 
+def write_summary(file, rows):
+    """Writes the number of tests with the same operator, result and reason, and the name of the first of them."""
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[row["operator"], row["of"], row["result"], row.get("reason", "").strip()].append(row["test"])
+    with file.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow(["operator", "of", "result", "tests", "first_test", "reason"])
+        for (operator, of, result, reason), tests in sorted(groups.items()):
+            writer.writerow([operator, of, result, len(tests), tests[0], reason])
+
+
 def main():
     options = parse_arguments()
     if lacking := [module for module in ("onnx", "numpy", "PIL") if importlib.util.find_spec(module) is None]:
@@ -273,6 +287,8 @@ def main():
         print(f"{operator:24} {of:9} " + " ".join(f"{counts[result]:>{width}}" for result, width in zip(results, (7, 8, 8, 8, 13))))
     total = collections.Counter(row["result"] for row in rows)
     print(f"onnx {onnx.__version__}: " + ", ".join(f"{total[result]} {result}" for result in results))
+    if options.summary:
+        write_summary(options.summary, rows)
     import_models.write_table(options, ["test", "operator", "of", "result", "difference", "reason"], rows)
     return 1 if total["differs"] + total["crashed"] else 0
 

@@ -93,8 +93,9 @@ class MaxPool(Window):
 
     def forward(self, maps):
         if self.even or self.ceil:
-            return functional.max_pool2d(maps, self.kernel, self.stride, self.before, ceil_mode=self.ceil)
-        return functional.max_pool2d(functional.pad(maps, self.around, value=float("-inf")), self.kernel, self.stride)
+            return functional.max_pool2d(maps, self.kernel, self.stride, self.before, self.dilation, self.ceil)
+        return functional.max_pool2d(functional.pad(maps, self.around, value=float("-inf")), self.kernel, self.stride,
+                                     dilation=self.dilation)
 
 
 class AveragePool(Window):
@@ -120,6 +121,20 @@ class LayerNorm(torch.nn.LayerNorm):
 
     def forward(self, maps):
         return super().forward(maps.movedim(1, -1)).movedim(-1, 1)
+
+
+class EvenResponseNorm(torch.nn.Module):
+    """A response norm over an even number of channels, whose window reaches one channel further forward than back, as in ONNX.
+    PyTorch's reaches further back."""
+
+    def __init__(self, size, alpha, beta, k):
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, maps):
+        squares = functional.pad(maps ** 2, (0, 0, 0, 0, (self.size - 1) // 2, self.size // 2))
+        sums = sum(squares[:, first:first + maps.shape[1]] for first in range(self.size))
+        return maps / (self.k + self.alpha / self.size * sums) ** self.beta
 
 
 class BatchNorm(torch.nn.BatchNorm2d):
@@ -187,8 +202,9 @@ class Net(torch.nn.Module):
         if kind == "batch_norm":
             self.steps[name] = BatchNorm(channels, layer.get("epsilon", 1e-5), layer.get("momentum", 0.1))
         elif kind == "response_norm":
-            self.steps[name] = torch.nn.LocalResponseNorm(layer.get("size", 5), layer.get("alpha", 1e-4),
-                                                          layer.get("beta", 0.75), layer.get("k", 1.0))
+            size = layer.get("size", 5)
+            kind_of_norm = torch.nn.LocalResponseNorm if size % 2 else EvenResponseNorm
+            self.steps[name] = kind_of_norm(size, layer.get("alpha", 1e-4), layer.get("beta", 0.75), layer.get("k", 1.0))
         elif kind in ("group_norm", "instance_norm"):
             self.steps[name] = torch.nn.GroupNorm(layer["groups"] if kind == "group_norm" else channels, channels,
                                                   layer.get("epsilon", 1e-5), layer.get("affine", True))
@@ -208,7 +224,8 @@ class Net(torch.nn.Module):
             rows, columns = pair(layer["factor"])
             return (channels, height * rows, width * columns)
         elif kind == "dropout":
-            self.steps[name] = torch.nn.Dropout(layer["rate"])
+            module = torch.nn.Dropout2d if layer.get("spatial", False) and height * width > 1 else torch.nn.Dropout
+            self.steps[name] = module(layer["rate"])
         elif kind == "flatten":
             return (channels * height * width, 1, 1)
         elif kind == "global_average_pool":
@@ -271,6 +288,10 @@ class Net(torch.nn.Module):
                                           align_corners=False if bilinear else None)
         if kind == "resize":
             bilinear = layer.get("mode", "nearest") == "bilinear"
+            if not bilinear and layer.get("align_corners", False):  # which PyTorch does not have
+                rows, columns = ([i * (extent - 1) // max(size - 1, 1) for i in range(size)]
+                                 for extent, size in zip(maps.shape[2:], pair(layer["size"])))
+                return maps[:, :, rows][:, :, :, columns]
             factors = [float(factor) for factor in pair(layer["factor"])] if "factor" in layer else None
             return functional.interpolate(maps, size=pair(layer["size"]) if factors is None else None,
                                           scale_factor=factors, mode="bilinear" if bilinear else "nearest",

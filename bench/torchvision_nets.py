@@ -24,7 +24,7 @@ import usual_nets
 
 NETS = ("alexnet vgg11 vgg16_bn resnet18 resnet50 resnext50_32x4d wide_resnet50_2 densenet121 squeezenet1_1 googlenet inception_v3 "
         "mobilenet_v2 mobilenet_v3_small mobilenet_v3_large shufflenet_v2_x1_0 mnasnet1_0 efficientnet_b0 efficientnet_v2_s "
-        "regnet_x_400mf regnet_y_400mf").split()
+        "regnet_x_400mf regnet_y_400mf convnext_tiny").split()
 NEEDS = ("torch", "torchvision", "numpy", "PIL")
 
 
@@ -71,6 +71,8 @@ def activation_of(module):
     from torch import nn
     simple = {nn.ReLU: "relu", nn.ReLU6: "relu6", nn.SiLU: "silu", nn.Hardswish: "hard_swish", nn.Hardsigmoid: "hard_sigmoid",
               nn.Sigmoid: "sigmoid", nn.Tanh: "tanh"}
+    if type(module) is nn.GELU:
+        return "gelu", {"approximate": "tanh"} if module.approximate == "tanh" else {}
     return next(((name, {}) for kind, name in simple.items() if type(module) is kind), None)
 
 
@@ -92,8 +94,16 @@ def module_layer(module, shape):
         fields = {} if module.eps == 1e-5 else {"epsilon": module.eps}
         return "batch_norm", fields | ({} if module.momentum == 0.1 else {"momentum": round(module.momentum, 6)})
     if isinstance(module, nn.Linear):
+        if len(shape) == 4:  # a layer of each position, whose channels come last
+            return "conv", {"filters": module.out_features, "kernel": 1} | ({} if module.bias is not None else {"bias": False})
         return "dense", {"units": module.out_features}
+    if isinstance(module, nn.LayerNorm):
+        if len(module.normalized_shape) != 1:
+            raise NotImplementedError(f"a layer norm over {len(module.normalized_shape)} axes")
+        return "layer_norm", {"epsilon": module.eps} | ({} if module.elementwise_affine else {"affine": False})
     if isinstance(module, nn.MaxPool2d):
+        if pair(module.dilation) != [1, 1]:
+            raise NotImplementedError("a dilated pooling")
         return "max_pool", window(shape, module.kernel_size, module.stride, module.padding, module.ceil_mode)
     if isinstance(module, nn.AvgPool2d):
         counts = {"count_padding": True} if module.count_include_pad and any(pair(module.padding)) else {}
@@ -107,7 +117,7 @@ def module_layer(module, shape):
         raise NotImplementedError(f"adaptive pooling of {list(shape[-2:])} to {extents}")
     if isinstance(module, nn.Dropout):
         return ("dropout", {"rate": module.p}) if module.p > 0 else None
-    if type(module).__name__ in ("Identity", "StochasticDepth"):
+    if type(module).__name__ in ("Identity", "StochasticDepth", "Flatten"):
         return None
     found = activation_of(module)
     if found is None:
@@ -122,8 +132,14 @@ class Writer:
         import torch
         from torch import fx
         from torch.fx.passes.shape_prop import ShapeProp
-        from torchvision.models import shufflenetv2
-        tracer = fx.Tracer(autowrap_functions=(shufflenetv2.channel_shuffle,))
+        from torchvision.models import convnext, shufflenetv2
+
+        class Tracer(fx.Tracer):
+            def is_leaf_module(self, module, name):
+                """Keeps a layer norm of maps whole, which moves channels to the end and back."""
+                return isinstance(module, convnext.LayerNorm2d) or super().is_leaf_module(module, name)
+
+        tracer = Tracer(autowrap_functions=(shufflenetv2.channel_shuffle,))
         self.graph = fx.GraphModule(model, tracer.trace(model))
         ShapeProp(self.graph).propagate(torch.zeros(1, 3, extent, extent))
         self.layers, self.modules, self.values, self.parts = [], {}, {}, {}
@@ -134,6 +150,27 @@ class Writer:
         name = name or node.name
         self.layers.append((name, kind, sources, fields))
         self.values[node] = name
+
+    def scale(self, node):
+        """Adds a depthwise convolution of 1x1 for a product of maps and a number for each channel; returns whether `node` is one."""
+        numbers = [each for each in node.all_input_nodes if each.op == "get_attr"]
+        if len(numbers) != 1:
+            return False
+        values = self.tensor(numbers[0].target)
+        channels = values.shape[0]
+        if list(values.shape) != [channels, 1, 1]:
+            raise NotImplementedError(f"a product with {numbers[0].target} of {list(values.shape)}")
+        maps = [self.values[each] for each in node.all_input_nodes if each is not numbers[0]]
+        fields = {"filters": channels, "kernel": 1, "groups": channels, "bias": False}
+        if (values == values[0]).all():
+            fields["init"] = {"constant": values[0].item()}
+        self.add(node, "conv", maps, fields, numbers[0].name)
+        self.modules[numbers[0].name] = numbers[0].target
+        return True
+
+    def tensor(self, name):
+        owner, _, attribute = name.rpartition(".")
+        return getattr(self.graph.get_submodule(owner), attribute)
 
     def follow(self, node):
         import operator
@@ -157,8 +194,13 @@ class Writer:
                 self.modules[node.name] = node.target
         elif node.target in (operator.add, operator.iadd, torch.add):
             self.add(node, "add", of, {})
+        elif node.op == "get_attr":
+            return
         elif node.target in (operator.mul, torch.mul):
-            self.add(node, "multiply", of, {})
+            if not self.scale(node):
+                self.add(node, "multiply", of, {})
+        elif node.target is torch.permute and list(node.args[1]) in ([0, 2, 3, 1], [0, 3, 1, 2]):
+            self.values[node] = of[0]  # net files have channels first; between both orders are only layers of each position
         elif node.target is torch.cat:
             joined = [self.values[each] for each in node.args[0]]
             if len(joined) > 1:
@@ -196,6 +238,8 @@ def yaml_of(value):
         return "true" if value else "false"
     if isinstance(value, list):
         return "[" + ", ".join(map(yaml_of, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {yaml_of(each)}" for key, each in value.items()) + "}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -219,7 +263,7 @@ def net_file(name, writer, extent, parameters):
 
 
 def write(name):
-    net, extent = usual_nets.make_net(name, without_aux=True)
+    net, extent = usual_nets.untrained_net(name, without_aux=True)
     writer = Writer(net, extent)
     parameters = sum(each.numel() for each in net.parameters())
     nets = import_models.ROOT / "nets"

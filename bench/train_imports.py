@@ -57,6 +57,38 @@ def without_chance(net):
     return net
 
 
+def fold_scales(net):
+    """Multiplies the factors of ConvNeXt's blocks (layer_scale) into the dense layers in front of them, as `import` does."""
+    import torch
+    from torchvision.models.convnext import CNBlock
+    for block in (each for each in net.modules() if isinstance(each, CNBlock)):
+        last = [each for each in block.block if isinstance(each, torch.nn.Linear)][-1]
+        factors = block.layer_scale.detach()
+        del block.layer_scale
+        block.register_buffer("layer_scale", torch.ones_like(factors))
+        with torch.no_grad():
+            last.weight.mul_(factors.reshape(-1, 1))
+            last.bias.mul_(factors.reshape(-1))
+    return net
+
+
+def widen_slopes(net, images):
+    """Gives each channel a slope of its own where a PReLU has one for all, as `import` does."""
+    import torch
+
+    def widen(module, inputs):
+        if module.num_parameters == 1:
+            module.num_parameters = inputs[0].shape[1]
+            module.weight = torch.nn.Parameter(module.weight.detach().repeat(module.num_parameters))
+
+    hooks = [each.register_forward_pre_hook(widen) for each in net.modules() if isinstance(each, torch.nn.PReLU)]
+    with torch.no_grad():
+        net(images[:1])
+    for hook in hooks:
+        hook.remove()
+    return net
+
+
 def losses_of(net, images, classes, options, rate):
     """Trains the net on the batch, and returns the loss before each step and the rate, which is found where it is None."""
     import torch
@@ -122,7 +154,7 @@ def compare(options, name, folder):
     classes = torch.arange(options.batch)
     write_data(folder / "data", files)
     opset = import_models.export(net, extent, options.how, folder / "model.onnx")
-    folded = without_chance(fuse(net))
+    folded = without_chance(fuse(widen_slopes(fold_scales(net), images.float())))
     for parameter in folded.parameters():
         parameter.requires_grad_(True)  # PyTorch freezes a bias that folding makes
     state = {key: value.clone() for key, value in folded.state_dict().items()}

@@ -215,8 +215,8 @@ def last_layer_for(net, classes):
             return
 
 
-def make_net(name, classes=None, without_aux=False):
-    """Returns a net in inference mode, with a new last layer for so many classes where they are given, and without side losses
+def untrained_net(name, classes=None, without_aux=False):
+    """Returns a net as its code begins it, with a new last layer for so many classes where they are given, and without side losses
     where asked, and the extent of its images. The same name gives the same weights."""
     import torch
     import torchvision
@@ -226,11 +226,21 @@ def make_net(name, classes=None, without_aux=False):
         net, extent = small[name][0](), small[name][1]
         if classes:
             last_layer_for(net, classes)
-    else:
-        more = {"init_weights": False, "aux_logits": not without_aux} if name in ("googlenet", "inception_v3") else {}
-        more |= {"num_classes": classes} if classes else {}
-        net, extent = getattr(torchvision.models, name)(weights=None, **more), 299 if name == "inception_v3" else 224
+        return net, extent
+    more = {"init_weights": False, "aux_logits": not without_aux} if name in ("googlenet", "inception_v3") else {}
+    more |= {"num_classes": classes} if classes else {}
+    return getattr(torchvision.models, name)(weights=None, **more), 299 if name == "inception_v3" else 224
+
+
+def make_net(name, classes=None, without_aux=False):
+    """Returns the same net in inference mode. Its norms, slopes and factors of channels have random numbers, so that mistakes in
+    them show."""
+    import torch
+    net, extent = untrained_net(name, classes, without_aux)
     with torch.no_grad():
+        for parameter, values in net.named_parameters():
+            if parameter.endswith("layer_scale"):
+                values.uniform_(0.3, 1.3)
         for each in net.modules():
             numbers = isinstance(each, (torch.nn.GroupNorm, torch.nn.InstanceNorm2d, torch.nn.LayerNorm, torch.nn.PReLU))
             if numbers and each.weight is not None:

@@ -36,6 +36,8 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"take_channels", &take_channels},
                                                               {"max_pool", &max_pool},
                                                               {"max_pool_gradient", &max_pool_gradient},
+                                                              {"dilated_max_pool", &dilated_max_pool},
+                                                              {"dilated_max_pool_gradient", &dilated_max_pool_gradient},
                                                               {"average_pool", &average_pool},
                                                               {"average_pool_gradient", &average_pool_gradient},
                                                               {"sum_maps", &sum_maps},

@@ -23,8 +23,8 @@ extern const char* const kVectorsSource;
 /// The kernels of layers.cl and update.cl that every shard may need.
 struct LayerKernels {
   ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, multiply_by_points, sum_products, add,
-      take_channels, max_pool, max_pool_gradient, average_pool, average_pool_gradient, sum_maps, sum_slices,
-      find_broken, update;
+      take_channels, max_pool, max_pool_gradient, dilated_max_pool, dilated_max_pool_gradient, average_pool,
+      average_pool_gradient, sum_maps, sum_slices, find_broken, update;
   ClKernel pack_half, pack_weights_half;  ///< built where settings.half is set
 
   explicit LayerKernels(ClContext& context);

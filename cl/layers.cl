@@ -212,6 +212,61 @@ kernel void max_pool_gradient(global const float* restrict gradient, global cons
   }
 }
 
+// Max pooling with windows whose elements are dilation_h rows and dilation_w columns apart. `places` holds the index of the maximum in its map.
+kernel void dilated_max_pool(global const float* restrict input, global float* restrict output,
+                             global int* restrict places, int height, int width, int out_height, int out_width,
+                             int kernel_h, int kernel_w, int stride_h, int stride_w, int top, int left, int after_relu,
+                             int dilation_h, int dilation_w) {
+  const size_t map = get_global_id(2);
+  global const float* from = input + map * height * width;
+  FOR_ROWS(out_y, out_height) {
+    FOR_COLUMNS(out_x, out_width) {
+      float best = 0.0f;
+      int place = -1;
+      for (int r = 0; r < kernel_h; ++r) {
+        for (int s = 0; s < kernel_w; ++s) {
+          const int y = out_y * stride_h - top + r * dilation_h;
+          const int x = out_x * stride_w - left + s * dilation_w;
+          if (y < 0 || y >= height || x < 0 || x >= width) continue;
+          const float value = from[y * width + x];
+          if (place < 0 || value > best || isnan(value)) {
+            best = value;
+            place = y * width + x;
+          }
+        }
+      }
+      const size_t to = (map * out_height + out_y) * out_width + out_x;
+      output[to] = best;
+      places[to] = after_relu && best <= 0.0f ? -1 : place;
+    }
+  }
+}
+
+// The windows reach over reach_h x reach_w elements.
+kernel void dilated_max_pool_gradient(global const float* restrict gradient, global const int* restrict places,
+                                      global float* restrict input_gradient, int height, int width, int out_height,
+                                      int out_width, int reach_h, int reach_w, int stride_h, int stride_w, int top,
+                                      int left) {
+  const size_t map = get_global_id(2);
+  const size_t pooled = map * out_height * out_width;
+  FOR_ROWS(y, height) {
+    const int first_y = first_over(y, stride_h, reach_h, top);
+    const int last_y = last_over(y, stride_h, top, out_height);
+    FOR_COLUMNS(x, width) {
+      const int first_x = first_over(x, stride_w, reach_w, left);
+      const int last_x = last_over(x, stride_w, left, out_width);
+      float sum = 0.0f;
+      for (int out_y = first_y; out_y <= last_y; ++out_y) {
+        for (int out_x = first_x; out_x <= last_x; ++out_x) {
+          const size_t at = pooled + out_y * out_width + out_x;
+          sum += places[at] == y * width + x ? gradient[at] : 0.0f;
+        }
+      }
+      input_gradient[(map * height + y) * width + x] = sum;
+    }
+  }
+}
+
 // Returns how many rows or columns of the map lie under a window.
 int covered(int position, int stride, int kernel_size, int before, int extent) {
   const int start = position * stride - before;

@@ -76,11 +76,12 @@ class ClApartActivation : public ClLayer {
   ClTensor input_gradient_;
 };
 
+/// `kernel` is the one for dilated windows or for others.
 void find_max_pool_gradient(ClShared& shared, const ClKernel& kernel, const Pooling& p, const Shape& in,
                             const Shape& out, SampleRange samples, const ClBuffer& gradient, const ClBuffer& places,
                             const ClBuffer& input_gradient) {
-  shared.launch_over_maps(kernel, in, samples, gradient, places, input_gradient, in.h, in.w, out.h, out.w, p.kernel_h,
-                          p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
+  shared.launch_over_maps(kernel, in, samples, gradient, places, input_gradient, in.h, in.w, out.h, out.w, p.reach_h(),
+                          p.reach_w(), p.stride_h, p.stride_w, p.pad.top, p.pad.left);
 }
 
 class ClFusedPooling : public ClLayer {
@@ -122,8 +123,10 @@ class ClPooling : public ClLayer {
         input_gradient_(shared, input.shape(), what) {
     const LayerKernels& layers = shared.layers;
     const bool max = pool.kind == PoolKind::max;
-    forward_ = (max ? layers.max_pool : layers.average_pool).timed_apart();
-    backward_ = (max ? layers.max_pool_gradient : layers.average_pool_gradient).timed_apart();
+    const ClKernel& maxima = pool.dilated() ? layers.dilated_max_pool : layers.max_pool;
+    const ClKernel& maxima_back = pool.dilated() ? layers.dilated_max_pool_gradient : layers.max_pool_gradient;
+    forward_ = (max ? maxima : layers.average_pool).timed_apart();
+    backward_ = (max ? maxima_back : layers.average_pool_gradient).timed_apart();
     if (pool.kind == PoolKind::max) places_ = shared.context.allocate(output_.shape().size() * sizeof(cl_int), what);
   }
 
@@ -131,7 +134,11 @@ class ClPooling : public ClLayer {
     const Shape in = input_.shape();
     const Shape out = output_.shape();
     const Pooling& p = pool_;
-    if (p.kind == PoolKind::max) {
+    if (p.dilated()) {
+      shared_.launch_over_maps(forward_, out, samples, input_.buffer(), output_.buffer(), places_, in.h, in.w, out.h,
+                               out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left,
+                               after_relu_, p.dilation_h, p.dilation_w);
+    } else if (p.kind == PoolKind::max) {
       shared_.launch_over_maps(forward_, out, samples, input_.buffer(), output_.buffer(), places_, in.h, in.w, out.h,
                                out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left,
                                after_relu_);
@@ -198,7 +205,7 @@ class ClDropout : public ClLayer {
     shared_.launch_over_maps(kernels_.drop_out, shape, samples, from, to, shape.c, shape.h, shape.w,
                              static_cast<cl_uint>(seed_), static_cast<cl_uint>(seed_ >> 32), dropout_.stream,
                              dropout_.rate, 1.0F / (1.0F - dropout_.rate), origin_.first_filter, origin_.first_sample,
-                             origin_.micro_batch, origin_.whole_micro_batch);
+                             origin_.micro_batch, origin_.whole_micro_batch, dropout_.spatial ? 1 : 0);
   }
 
   ClShared& shared_;

@@ -37,13 +37,28 @@ void check(const Activation& activation, const std::string& stage) {
 }
 
 /// Throws Error unless kernel and dilation are such that their product is an extent.
-void check_dilation(const Convolution& conv, const std::string& stage) {
-  for (const auto& [kernel, dilation] : {std::pair{conv.kernel_h, conv.dilation_h}, {conv.kernel_w, conv.dilation_w}}) {
+template <class Window>
+void check_dilation(const Window& window, const std::string& stage) {
+  for (const auto& [kernel, dilation] :
+       {std::pair{window.kernel_h, window.dilation_h}, {window.kernel_w, window.dilation_w}}) {
     const bool proper = kernel >= 1 && kernel <= kLargestExtent && dilation >= 1 && dilation <= kLargestExtent / kernel;
     if (!proper) {
       fail("stage {}: a kernel of {} with the dilation {}: both must be at least 1, and their product at most {}",
            stage, kernel, dilation, kLargestExtent);
     }
+  }
+}
+
+void check(const Pooling& pool, const Shape& maps, const std::string& stage) {
+  check_dilation(pool, stage);
+  if (pool.dilated() && pool.kind != PoolKind::max) {
+    fail("stage {}: an average pooling with the dilation {}x{}; only max pooling may have one", stage, pool.dilation_h,
+         pool.dilation_w);
+  }
+  validate_window(stage, "pooling", pool.reach_h(), pool.stride_h, pool.pad.top, pool.pad.bottom, maps.h);
+  validate_window(stage, "pooling", pool.reach_w(), pool.stride_w, pool.pad.left, pool.pad.right, maps.w);
+  if (has_empty_window(pool, maps.h, maps.w)) {
+    fail("stage {}: a window of the dilated pooling has no element of its maps of {}x{}", stage, maps.h, maps.w);
   }
 }
 
@@ -162,9 +177,29 @@ std::vector<Between> elements_of(Resizing::Mode mode, const Resizing::Axis& axis
   return all;
 }
 
+namespace {
+
+/// Whether a window that begins in the padding before `extent` elements has no element of them. The first of its elements behind
+/// the padding decides; windows that begin later begin with an element.
+bool begins_without_elements(int stride, int dilation, int pad_before, int windows, int extent) {
+  for (int i = 0; i < windows && i * stride < pad_before; ++i) {
+    const int before = pad_before - i * stride;
+    if ((dilation - before % dilation) % dilation >= extent) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool has_empty_window(const Pooling& pool, int height, int width) {
+  const Shape out = pooled_shape(pool, {1, 1, height, width});
+  return begins_without_elements(pool.stride_h, pool.dilation_h, pool.pad.top, out.h, height) ||
+         begins_without_elements(pool.stride_w, pool.dilation_w, pool.pad.left, out.w, width);
+}
+
 Shape pooled_shape(const Pooling& pool, const Shape& in) {
-  return {in.n, in.c, window_output(in.h, pool.kernel_h, pool.stride_h, pool.pad.top, pool.pad.bottom),
-          window_output(in.w, pool.kernel_w, pool.stride_w, pool.pad.left, pool.pad.right)};
+  return {in.n, in.c, window_output(in.h, pool.reach_h(), pool.stride_h, pool.pad.top, pool.pad.bottom),
+          window_output(in.w, pool.reach_w(), pool.stride_w, pool.pad.left, pool.pad.right)};
 }
 
 Shape output_shape(const Stage& stage, int batch, int filters) {
@@ -243,8 +278,7 @@ void validate(const Stage& stage) {
   Shape shape = conv_shape(stage, 1, 1);
   for (const ChannelLayer& layer : stage.after) {
     if (const auto* pool = std::get_if<Pooling>(&layer)) {
-      validate_window(stage.name, "pooling", pool->kernel_h, pool->stride_h, pool->pad.top, pool->pad.bottom, shape.h);
-      validate_window(stage.name, "pooling", pool->kernel_w, pool->stride_w, pool->pad.left, pool->pad.right, shape.w);
+      check(*pool, shape, stage.name);
       shape = pooled_shape(*pool, shape);
     } else if (const auto* dropout = std::get_if<Dropout>(&layer)) {
       if (!(dropout->rate >= 0.0F && dropout->rate < 1.0F)) {

@@ -96,7 +96,8 @@ enum class PoolKind : std::uint8_t {
   average_with_padding,  ///< divides by the size of the window; elements in the padding count as zeros
 };
 
-/// Reduces each window of a map to one element.
+/// Reduces each window of a map to one element. With a dilation d, which only a maximum may have, neighbouring elements of
+/// the window are d rows or columns apart, as in a Convolution.
 struct Pooling {
   PoolKind kind = PoolKind::max;
   int kernel_h = 2;
@@ -104,15 +105,23 @@ struct Pooling {
   int stride_h = 2;
   int stride_w = 2;
   Padding pad;
+  int dilation_h = 1;
+  int dilation_w = 1;
+  /// Return the rows and columns from the first to the last element of the window.
+  int reach_h() const { return (kernel_h - 1) * dilation_h + 1; }
+  int reach_w() const { return (kernel_w - 1) * dilation_w + 1; }
+  bool dilated() const { return reach_h() > kernel_h || reach_w() > kernel_w; }
   bool operator==(const Pooling&) const = default;
 };
 
 /// In training, sets each element to zero with probability `rate` and scales the others by 1 / (1 - rate); outside
 /// training it does nothing. The mask is a pure function of the step's seed, `stream`, and the element's place in the
-/// whole, unsplit map (dropout_scale in core/random.hpp), so every split draws the same mask.
+/// whole, unsplit map (dropout_scale in core/random.hpp), so every split draws the same mask. A spatial dropout sets whole
+/// maps to zero (Tompson et al., CVPR 2015): all elements of a map have the factor of its first.
 struct Dropout {
   float rate = 0.5F;
   std::uint32_t stream = 0;  ///< distinguishes the dropout layers of one net
+  bool spatial = false;
   bool operator==(const Dropout&) const = default;
 };
 
@@ -281,6 +290,8 @@ int window_output(int extent, int kernel, int stride, int pad_before, int pad_af
 Shape input_shape(const Stage& stage, int batch);
 /// Returns the shape of the output of the convolution, or of the operation in its place, for `filters` of its filters.
 Shape conv_shape(const Stage& stage, int batch, int filters);
+/// Returns whether some window has all its elements in the padding of maps of height x width. Only dilated windows can.
+bool has_empty_window(const Pooling& pool, int height, int width);
 /// Returns the shape of maps of shape `in` after pooling.
 Shape pooled_shape(const Pooling& pool, const Shape& in);
 /// Returns the shape of the stage's output for `filters` of its filters.

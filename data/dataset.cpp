@@ -66,7 +66,7 @@ DataSet open_data(const std::string& place, std::uint64_t seed, const FeatureSha
   fail(
       "{}: the folder has no data set; expected CIFAR-10's data_batch_1.bin ... and test_batch.bin, MNIST's "
       "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (or .gz), "
-      "or a folder of JPEG or PNG files for each class",
+      "or a folder of JPEG, PNG or WebP files for each class",
       place);
 }
 
@@ -79,7 +79,7 @@ void require_fits(const DataSet& data, const Net& net) {
         net.file, net.name, text(net.input), data.name, text(have), have.height);
   }
   if (data.classes == 1 && data.class_names.size() == 1) {
-    fail("{}: only its folder {} has JPEG or PNG files; give the data images of two classes or more", data.name,
+    fail("{}: only its folder {} has JPEG, PNG or WebP files; give the data images of two classes or more", data.name,
          data.class_names.front());
   }
   if (net.classes != data.classes) {

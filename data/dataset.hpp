@@ -36,7 +36,7 @@ struct DataSet {
 enum class Corrupt : std::uint8_t { refuse, skip };
 
 /// Opens the data set in the folder `place`: CIFAR-10 in its binary version (any number of data_batch_*.bin, and
-/// test_batch.bin), MNIST (the four IDX files, plain or gzipped), or a folder of JPEG and PNG files for each class. For
+/// test_batch.bin), MNIST (the four IDX files, plain or gzipped), or a folder of JPEG, PNG and WebP files for each class. For
 /// the place "glyphs", images are drawn from `seed` instead. Photographs are scaled to `input`. The data set may also
 /// lie in a folder in `place`, if no other does. Throws Error naming the file and its fault, or the data sets to choose from.
 DataSet open_data(const std::string& place, std::uint64_t seed, const FeatureShape& input = {},
@@ -56,7 +56,7 @@ void require_fits(const DataSet& data, const Net& net);
 DataSet read_cifar10(const std::string& folder);
 /// Reads MNIST (Y. LeCun, C. Cortes, C. Burges): IDX files with a big-endian header, then bytes.
 DataSet read_mnist(const std::string& folder);
-/// Reads a folder of JPEG and PNG files for each class, in the order of their names. The layout is FOLDER/CLASS/IMAGE,
+/// Reads a folder of JPEG, PNG and WebP files for each class, in the order of their names. The layout is FOLDER/CLASS/IMAGE,
 /// as in Caltech-101 and Caltech-256, where every fifth image of a class is for testing; or FOLDER/train/CLASS/IMAGE
 /// and FOLDER/test/CLASS/IMAGE. Images in FOLDER/val are for validation, or for testing if there is no folder `test`. Files of
 /// other image formats are left out with a notice. Every photograph is decoded once, on all cores, to find damaged ones;

@@ -13,11 +13,18 @@
 #include "core/thread_team.hpp"
 #include "data/exif.hpp"
 #include "data/read_bytes.hpp"
+#include "data/webp.hpp"
 
 namespace convoy {
-namespace {
 
-constexpr long kMostPixels = 1L << 27;
+void check_picture_size(long width, long height) {
+  constexpr long kMostPixels = 1L << 27;
+  if (width < 1 || height < 1 || width * height > kMostPixels) {
+    fail("its header gives {} x {} pixels; expected 1 to {} pixels", width, height, kMostPixels);
+  }
+}
+
+namespace {
 
 struct CloseDecoder {
   void operator()(void* decoder) const { tjDestroy(decoder); }
@@ -35,12 +42,6 @@ tjscalingfactor fraction(int width, int height, const FeatureShape& least) {
     if (covers && all[i].num * best.denom < best.num * all[i].denom) best = all[i];
   }
   return best;
-}
-
-void check_size(long width, long height) {
-  if (width < 1 || height < 1 || width * height > kMostPixels) {
-    fail("its header gives {} x {} pixels; expected 1 to {} pixels", width, height, kMostPixels);
-  }
 }
 
 /// Returns a picture of four inks, cyan, magenta, yellow and black, in colour or in grey. JPEGs have 255 where there is no ink,
@@ -70,7 +71,7 @@ Picture decode_jpeg(std::span<const std::uint8_t> bytes, const FeatureShape& lea
   if (tjDecompressHeader3(decoder.get(), bytes.data(), size, &width, &height, &subsampling, &colours) != 0) {
     fail("the image is not a valid JPEG: {}", tjGetErrorStr2(decoder.get()));
   }
-  check_size(width, height);
+  check_picture_size(width, height);
   const int orientation = orientation_of(bytes);
   const FeatureShape stored =
       lies_on_its_side(orientation) ? FeatureShape{least.channels, least.width, least.height} : least;
@@ -92,7 +93,7 @@ Picture decode_png(std::span<const std::uint8_t> bytes, const FeatureShape& leas
   if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0)
     fail("the image is not a valid PNG: {}", image.message);
   const std::unique_ptr<png_image, decltype(&png_image_free)> release(&image, &png_image_free);
-  check_size(static_cast<long>(image.width), static_cast<long>(image.height));
+  check_picture_size(static_cast<long>(image.width), static_cast<long>(image.height));
   image.format = least.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   // Without this flag, 16 bits that come without a gamma would be taken for linear light, and be brightened.
   image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
@@ -125,11 +126,13 @@ std::string in_small_letters(std::string text) {
 
 bool is_image_file(const std::string& file) {
   const std::string name = in_small_letters(file);
-  return name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png");
+  return name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png") ||
+         (reads_webp() && name.ends_with(".webp"));
 }
 
 std::string other_image_format(const std::string& file) {
   const std::string name = in_small_letters(file);
+  if (is_image_file(name)) return "";
   for (const std::string format : {"webp", "gif", "bmp", "tif", "tiff", "heic", "avif", "jp2"}) {
     if (name.ends_with("." + format)) return format;
   }
@@ -148,7 +151,11 @@ Picture decode_image(std::span<const std::uint8_t> bytes, const FeatureShape& le
   };
   if (begins(kPng)) return decode_png(bytes, least);
   if (begins(kJpeg)) return decode_jpeg(bytes, least);
-  fail("the file is neither a JPEG nor a PNG");
+  constexpr std::array<std::uint8_t, 4> kRiff{'R', 'I', 'F', 'F'};
+  constexpr std::array<std::uint8_t, 4> kWebp{'W', 'E', 'B', 'P'};
+  const bool webp = begins(kRiff) && bytes.size() >= 12 && std::equal(kWebp.begin(), kWebp.end(), bytes.begin() + 8);
+  if (webp) return decode_webp(bytes, least);
+  fail("the file is neither a JPEG nor a PNG nor a WebP");
 }
 
 Picture read_image(const std::string& file, const FeatureShape& least) {

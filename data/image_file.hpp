@@ -41,13 +41,16 @@ inline std::uint8_t grey_of(int red, int green, int blue) {
   return static_cast<std::uint8_t>((299 * red + 587 * green + 114 * blue + 500) / 1000);
 }
 
-/// Whether the name ends in .jpg, .jpeg or .png, in either case.
+/// Throws Error unless a picture has at least one pixel and at most 2^27.
+void check_picture_size(long width, long height);
+
+/// Whether the name ends in .jpg, .jpeg or .png, or in .webp if this build decodes it, in either case.
 bool is_image_file(const std::string& file);
 
 /// Returns the format that a name tells, such as "webp", of images that are not read; empty for other names.
 std::string other_image_format(const std::string& file);
 
-/// Decodes a JPEG or PNG to least.channels channels: 1 for grey or 3 for colour. Grey pictures, palettes, 16 bits and the inks
+/// Decodes a JPEG, PNG or WebP to least.channels channels: 1 for grey or 3 for colour. Grey pictures, palettes, 16 bits and the inks
 /// of CMYK are converted. Transparent pixels are drawn on white. A JPEG is turned upright as its Exif data say, and may be decoded at a reduced scale that still exceeds `least` in both directions. Throws Error with the fault;
 /// the error does not name the image.
 Picture decode_image(std::span<const std::uint8_t> bytes, const FeatureShape& least);

@@ -84,8 +84,10 @@ void count_unread(const fs::path& folder, std::vector<std::string>& notices) {
     }
   }
   for (const auto& [format, count] : unread) {
-    notices.push_back(fmt::format("{}: {} files of the format {} are left out; convert them to JPEG or PNG to use them",
-                                  folder.string(), count, format));
+    const char* build = format == "webp" ? ", or build Convoy with libwebp-dev" : "";
+    notices.push_back(
+        fmt::format("{}: {} files of the format {} are left out; convert them to JPEG or PNG to use them{}",
+                    folder.string(), count, format, build));
   }
 }
 

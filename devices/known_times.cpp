@@ -66,14 +66,15 @@ std::string describe(const Activation& layer) {
 }
 
 std::string describe(const Pooling& layer) {
-  const auto& [kind, kernel_h, kernel_w, stride_h, stride_w, pad] = layer;
-  return fmt::format("pooling {} {}x{} by {}x{} in {}", static_cast<int>(kind), kernel_h, kernel_w, stride_h, stride_w,
-                     describe(pad));
+  const auto& [kind, kernel_h, kernel_w, stride_h, stride_w, pad, dilation_h, dilation_w] = layer;
+  return fmt::format("pooling {} {}x{} by {}x{} in {}{}", static_cast<int>(kind), kernel_h, kernel_w, stride_h,
+                     stride_w, describe(pad),
+                     layer.dilated() ? fmt::format(" dilated {}x{}", dilation_h, dilation_w) : "");
 }
 
 std::string describe(const Dropout& layer) {
-  [[maybe_unused]] const auto& [rate, stream] = layer;
-  return fmt::format("dropout {}", rate);
+  [[maybe_unused]] const auto& [rate, stream, spatial] = layer;
+  return fmt::format("{}dropout {}", spatial ? "spatial " : "", rate);
 }
 
 std::string describe(const BatchNorm& layer) {

@@ -42,6 +42,20 @@ std::vector<std::int64_t> dims_in(const WeightOrder& order) {
   return {std::int64_t{order.groups} * order.first, order.second, order.rows, order.columns};
 }
 
+/// The extents without those of 1 at their end, which say nothing about the order of the values: a dense layer of each pixel is
+/// a convolution of 1x1, and factors of channels are a depthwise one.
+std::vector<std::int64_t> without_ones(std::vector<std::int64_t> dims) {
+  while (!dims.empty() && dims.back() == 1) dims.pop_back();
+  return dims;
+}
+
+/// Returns the tensor of a module that has a layer's values: the module's tensor of the same name, or for weights also a parameter
+/// that has the module's name itself; null if there is neither.
+const NamedTensor* tensor_for(const TensorsByName& by_name, const std::string& module, const std::string& part) {
+  const NamedTensor* found = by_name.find(module + part);
+  return found == nullptr && part == ".weight" ? by_name.find(module) : found;
+}
+
 }  // namespace
 
 TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& file, const Net& net,
@@ -53,17 +67,18 @@ TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& 
     const std::string layer = module_of(wanted.name);
     const auto named = names.find(layer);
     const std::string module = named == names.end() ? layer : named->second;
-    const std::string name = module + wanted.name.substr(layer.size());
-    const NamedTensor* found = by_name.find(name);
+    const std::string part = wanted.name.substr(layer.size());
+    const NamedTensor* found = tensor_for(by_name, module, part);
     if (found == nullptr) {
       fail(
-          "{}: the file has no tensor {} for layer {}; give the layer's module with --names. The file has the modules "
-          "{}",
-          file, name, layer, modules_in(from));
+          "{}: the file has no tensor {}{} for layer {}; give the layer's module with --names. The file has the "
+          "modules {}",
+          file, module, part, layer, modules_in(from));
     }
+    const std::string& name = found->name;
     const auto order = other_order(net, layer, wanted);
     const std::vector<std::int64_t> dims = order ? dims_in(*order) : wanted.dims;
-    if (found->dims != dims) {
+    if (without_ones(found->dims) != without_ones(dims)) {
       fail("{}: tensor {} is {}, but {} of the net needs {}; give the right module with --names", file, name,
            fmt::join(found->dims, "x"), wanted.name, fmt::join(dims, "x"));
     }

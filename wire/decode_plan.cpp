@@ -39,10 +39,12 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
   }
   if (const auto* pool = holder.layer_as_PoolLayer()) {
     const int kind = within(static_cast<int>(pool->kind()), 0, 2, "pooling kind");
-    return Pooling{static_cast<PoolKind>(kind), pool->kernel_h(), pool->kernel_w(), pool->stride_h(), pool->stride_w(),
-                   pad_of(pool->pad())};
+    return Pooling{
+        static_cast<PoolKind>(kind), pool->kernel_h(),   pool->kernel_w(),  pool->stride_h(), pool->stride_w(),
+        pad_of(pool->pad()),         pool->dilation_h(), pool->dilation_w()};
   }
-  if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
+  if (const auto* dropout = holder.layer_as_DropoutLayer())
+    return Dropout{dropout->rate(), dropout->stream(), dropout->spatial()};
   if (const auto* add = holder.layer_as_AddLayer()) return Add{sources_of(add->from())};
   if (const auto* multiply = holder.layer_as_MultiplyLayer()) {
     return Multiply{sources_of(multiply->from()), multiply->by_points()};

@@ -31,11 +31,11 @@ struct LayerEncoder {
   flatbuffers::Offset<fb::LayerHolder> operator()(const Pooling& pool) const {
     const fb::Pads pad = pads(pool.pad);
     const auto layer = fb::CreatePoolLayer(builder, static_cast<fb::PoolKind>(pool.kind), pool.kernel_h, pool.kernel_w,
-                                           pool.stride_h, pool.stride_w, &pad);
+                                           pool.stride_h, pool.stride_w, &pad, pool.dilation_h, pool.dilation_w);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::PoolLayer, layer.Union());
   }
   flatbuffers::Offset<fb::LayerHolder> operator()(const Dropout& dropout) const {
-    const auto layer = fb::CreateDropoutLayer(builder, dropout.rate, dropout.stream);
+    const auto layer = fb::CreateDropoutLayer(builder, dropout.rate, dropout.stream, dropout.spatial);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::DropoutLayer, layer.Union());
   }
   flatbuffers::Offset<fb::LayerHolder> operator()(const Add& add) const {

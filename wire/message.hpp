@@ -16,7 +16,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 20;
+inline constexpr std::uint32_t kProtocolVersion = 21;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Says that the slave's device computes nothing and only takes the time of computing.

@@ -224,8 +224,8 @@ struct MaxPool {
     const Place p = place_of(window, i);
     const float* map = input + p.map;
     int best = p.rows.first * window.width + p.across.first;
-    for (int y = p.rows.first; y < p.rows.last; ++y) {
-      for (int x = p.across.first; x < p.across.last; ++x) {
+    for (int y = p.rows.first; y < p.rows.last; y += window.dilation_h) {
+      for (int x = p.across.first; x < p.across.last; x += window.dilation_w) {
         const float value = map[y * window.width + x];
         if (value > map[best] || value != value) best = y * window.width + x;
       }

@@ -122,8 +122,8 @@ class CudaPooling : public CudaLayer {
                 .stride_w = pool.stride_w,
                 .top = pool.pad.top,
                 .left = pool.pad.left,
-                .dilation_h = 1,
-                .dilation_w = 1} {
+                .dilation_h = pool.dilation_h,
+                .dilation_w = pool.dilation_w} {
     if (kind_ == PoolKind::max) places_ = {gpu, output_.shape().size(), what};
   }
 
@@ -191,9 +191,9 @@ class CudaDropout : public CudaLayer {
 
  private:
   void drop(const CudaTensor& from, const CudaTensor& to, SampleRange samples) {
-    gpu_.run(cuda::Drop{seed_, dropout_.stream, dropout_.rate, input_.shape().c, input_.shape().h * input_.shape().w,
-                        samples.first, origin_.first_filter, origin_.first_sample, origin_.micro_batch,
-                        origin_.whole_micro_batch, from.data(samples), to.data(samples)},
+    gpu_.run(cuda::Drop{seed_, dropout_.stream, dropout_.rate, dropout_.spatial, input_.shape().c,
+                        input_.shape().h * input_.shape().w, samples.first, origin_.first_filter, origin_.first_sample,
+                        origin_.micro_batch, origin_.whole_micro_batch, from.data(samples), to.data(samples)},
              size_of(input_, samples));
   }
 

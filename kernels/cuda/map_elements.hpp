@@ -164,12 +164,13 @@ CONVOY_BOTH inline std::uint32_t random_bits(std::uint32_t counter0, std::uint32
   return counter0;
 }
 
-/// Multiplies each element by its factor of dropout (dropout_scale() in core/random.hpp). `first` is the number of the first
-/// sample in the shard; Origin in kernels/device.hpp explains the other numbers.
+/// Multiplies each element by its factor of dropout (dropout_scale() in core/random.hpp), or by that of the first element of its
+/// map if `spatial` is set. `first` is the number of the first sample in the shard; Origin in kernels/device.hpp explains the other numbers.
 struct Drop {
   std::uint64_t seed;
   std::uint32_t stream;
   float rate;
+  bool spatial;
   int channels;
   int places;
   int first;
@@ -184,8 +185,9 @@ struct Drop {
     const int map = i / places;
     const int sample = first + map / channels;
     const int number = sample / micro_batch * whole_micro_batch + first_sample + sample % micro_batch;
+    const int element = spatial ? 0 : i % places;
     const std::uint32_t bits =
-        random_bits(static_cast<std::uint32_t>(i % places), static_cast<std::uint32_t>(first_filter + map % channels),
+        random_bits(static_cast<std::uint32_t>(element), static_cast<std::uint32_t>(first_filter + map % channels),
                     static_cast<std::uint32_t>(number), stream, seed);
     const float unit = static_cast<float>(bits >> 8) * (1.0F / 16777216.0F);
     to[i] = from[i] * (unit < rate ? 0.0F : 1.0F / (1.0F - rate));

@@ -53,10 +53,12 @@ CONVOY_BOTH inline Cover taps_inside(int start, int kernel, int dilation, int ex
           smaller(kernel, start < extent ? (extent - start + dilation - 1) / dilation : 0)};
 }
 
-/// Returns the rows or columns first .. last - 1 of the map under a window.
-CONVOY_BOTH inline Cover inside(int position, int before, int kernel, int stride, int extent) {
+/// Returns the rows or columns first, first + dilation, ... below `last` of the map under a window.
+CONVOY_BOTH inline Cover inside(int position, int before, int kernel, int stride, int extent, int dilation = 1) {
   const int start = position * stride - before;
-  return {larger(start, 0), smaller(start + kernel, extent)};
+  const int reach = (kernel - 1) * dilation + 1;
+  if (dilation == 1 || start >= 0) return {larger(start, 0), smaller(start + reach, extent)};
+  return {(dilation - -start % dilation) % dilation, smaller(start + reach, extent)};
 }
 
 /// Element i of maps: its place in its map, and the window positions that cover it.
@@ -75,7 +77,8 @@ CONVOY_BOTH inline MapElement element_of(const Window& w, int i) {
           cover(x, w.left, w.reach_w(), w.stride_w, w.out_width)};
 }
 
-/// Place i of pooled maps: the first element of its input map, and the rows and columns under its window.
+/// Place i of pooled maps: the first element of its input map, and the rows and columns under its window, which are as far apart
+/// as its dilation says.
 struct Place {
   int map;
   Cover rows;
@@ -84,8 +87,8 @@ struct Place {
 
 CONVOY_BOTH inline Place place_of(const Window& w, int i) {
   return {i / (w.out_width * w.out_height) * (w.height * w.width),
-          inside(i / w.out_width % w.out_height, w.top, w.kernel_h, w.stride_h, w.height),
-          inside(i % w.out_width, w.left, w.kernel_w, w.stride_w, w.width)};
+          inside(i / w.out_width % w.out_height, w.top, w.kernel_h, w.stride_h, w.height, w.dilation_h),
+          inside(i % w.out_width, w.left, w.kernel_w, w.stride_w, w.width, w.dilation_w)};
 }
 
 }  // namespace convoy::cuda

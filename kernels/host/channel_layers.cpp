@@ -22,23 +22,25 @@ Map<T> map_of(BasicTensor<T>& tensor, int n, int c) {
   return {&tensor.at(n, c), tensor.shape().h, tensor.shape().w};
 }
 
-/// The rows or columns of a map under one position of a window, clipped at the map's borders.
+/// The rows or columns first, first + step, ... below `last` of a map under one position of a window.
 struct Span {
   int first;
   int last;
+  int step;
 };
 
-Span window(int position, int stride, int kernel, int pad, int extent) {
+Span window(int position, int stride, int reach, int pad, int dilation, int extent) {
   const int start = position * stride - pad;
-  return {std::max(start, 0), std::min(start + kernel, extent)};
+  const int first = start >= 0 ? start : (dilation - -start % dilation) % dilation;
+  return {first, std::min(start + reach, extent), dilation};
 }
 
 template <class Visit>
 void for_each_window(const Pooling& pool, int in_h, int in_w, int out_h, int out_w, Visit visit) {
   for (int y = 0; y < out_h; ++y) {
-    const Span rows = window(y, pool.stride_h, pool.kernel_h, pool.pad.top, in_h);
+    const Span rows = window(y, pool.stride_h, pool.reach_h(), pool.pad.top, pool.dilation_h, in_h);
     for (int x = 0; x < out_w; ++x) {
-      visit(y * out_w + x, rows, window(x, pool.stride_w, pool.kernel_w, pool.pad.left, in_w));
+      visit(y * out_w + x, rows, window(x, pool.stride_w, pool.reach_w(), pool.pad.left, pool.dilation_w, in_w));
     }
   }
 }
@@ -47,8 +49,8 @@ template <class T>
 void max_forward(const Pooling& pool, Map<T> in, Map<T> out, int* places) {
   for_each_window(pool, in.h, in.w, out.h, out.w, [&](int o, Span rows, Span columns) {
     int best = rows.first * in.w + columns.first;
-    for (int y = rows.first; y < rows.last; ++y) {
-      for (int x = columns.first; x < columns.last; ++x) {
+    for (int y = rows.first; y < rows.last; y += rows.step) {
+      for (int x = columns.first; x < columns.last; x += columns.step) {
         const T value = in.values[y * in.w + x];
         if (value > in.values[best] || std::isnan(value)) best = y * in.w + x;
       }
@@ -209,7 +211,7 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c) {
     const int number = origin.number_in_batch(n);
     for (int e = 0; e < size; ++e) {
       scale[e] = pass_.training ? static_cast<T>(dropout_scale(pass_.seed, dropout.stream, dropout.rate, number,
-                                                               origin.first_filter + c, e))
+                                                               origin.first_filter + c, dropout.spatial ? 0 : e))
                                 : T{1};
       out.values[e] = in.values[e] * scale[e];
     }

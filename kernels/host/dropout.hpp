@@ -24,7 +24,8 @@ inline void draw_dropout_mask(const Dropout& dropout, const Pass& pass, const Or
     const int number = origin.number_in_batch(n);
     for (int c = 0; c < shape.c; ++c) {
       for (int i = 0; i < shape.h * shape.w; ++i) {
-        *factor++ = dropout_scale(pass.seed, dropout.stream, dropout.rate, number, origin.first_filter + c, i);
+        const int element = dropout.spatial ? 0 : i;
+        *factor++ = dropout_scale(pass.seed, dropout.stream, dropout.rate, number, origin.first_filter + c, element);
       }
     }
   }

@@ -56,17 +56,20 @@ struct Range {
   int last;
 };
 
-/// Returns the elements under the window at an output position, clipped at the border.
-Range under(int position, int stride, int kernel, int pad, int extent) {
+/// Returns the elements from the first to the last under the window at an output position, clipped at the border.
+Range under(int position, int stride, int reach, int pad, int extent) {
   const int start = position * stride - pad;
-  return {std::max(start, 0), std::min(start + kernel, extent)};
+  return {std::max(start, 0), std::min(start + reach, extent)};
 }
 
-/// Returns the output positions whose windows cover an element.
-Range over(int element, int stride, int kernel, int pad, int positions) {
-  const int reach = element + pad - kernel;
-  return {reach < 0 ? 0 : reach / stride + 1, std::min((element + pad) / stride + 1, positions)};
+/// Returns the output positions between whose windows' first and last elements an element lies.
+Range over(int element, int stride, int reach, int pad, int positions) {
+  const int beyond = element + pad - reach;
+  return {beyond < 0 ? 0 : beyond / stride + 1, std::min((element + pad) / stride + 1, positions)};
 }
+
+/// The place of an element that lies between the elements of a dilated window.
+constexpr std::int32_t kBetween = -1;
 
 /// Sums of values, which are NaN if a value is NaN (or for infinities of both signs). A sum costs less than a comparison
 /// of each value with NaN.
@@ -128,7 +131,10 @@ MaxPool::CoverTable::CoverTable(const Shape& map, Rows rows_of, Columns columns_
     for (int x = 0; x < map.w; ++x) {
       const Range columns = columns_of(x);
       for (int r = rows.first; r < rows.last; ++r) {
-        for (int c = columns.first; c < columns.last; ++c) covers.push_back(cover(y, x, r, c));
+        for (int c = columns.first; c < columns.last; ++c) {
+          const PoolCover found = cover(y, x, r, c);
+          if (found.place != kBetween) covers.push_back(found);
+        }
       }
       ends.push_back(covers.size());
     }
@@ -139,17 +145,21 @@ MaxPool::MaxPool(const Pooling& pool, const LanedMaps& maps)
     : in_(maps), out_(pooled_shape(pool, {1, 1, maps.height, maps.width})) {
   invariant(pool.kernel_h * pool.kernel_w < kNoPlace, "the places of the window fit into 16 bits");
   const auto place = [&](int y, int x, int out_y, int out_x) {
-    return (y - out_y * pool.stride_h + pool.pad.top) * pool.kernel_w + x - out_x * pool.stride_w + pool.pad.left;
+    const int row = y - out_y * pool.stride_h + pool.pad.top;
+    const int column = x - out_x * pool.stride_w + pool.pad.left;
+    if (row % pool.dilation_h != 0 || column % pool.dilation_w != 0) return kBetween;
+    return row / pool.dilation_h * pool.kernel_w + column / pool.dilation_w;
   };
   elements_ = CoverTable(
-      out_, [&](int y) { return under(y, pool.stride_h, pool.kernel_h, pool.pad.top, in_.height); },
-      [&](int x) { return under(x, pool.stride_w, pool.kernel_w, pool.pad.left, in_.width); },
+      out_, [&](int y) { return under(y, pool.stride_h, pool.reach_h(), pool.pad.top, in_.height); },
+      [&](int x) { return under(x, pool.stride_w, pool.reach_w(), pool.pad.left, in_.width); },
       [&](int out_y, int out_x, int y, int x) {
         return PoolCover{lanes_in(y * in_.width + x), place(y, x, out_y, out_x)};
       });
   windows_ = CoverTable(
-      {1, 1, in_.height, in_.width}, [&](int y) { return over(y, pool.stride_h, pool.kernel_h, pool.pad.top, out_.h); },
-      [&](int x) { return over(x, pool.stride_w, pool.kernel_w, pool.pad.left, out_.w); },
+      {1, 1, in_.height, in_.width},
+      [&](int y) { return over(y, pool.stride_h, pool.reach_h(), pool.pad.top, out_.h); },
+      [&](int x) { return over(x, pool.stride_w, pool.reach_w(), pool.pad.left, out_.w); },
       [&](int y, int x, int out_y, int out_x) {
         return PoolCover{lanes_in(out_y * out_.w + out_x), place(y, x, out_y, out_x)};
       });

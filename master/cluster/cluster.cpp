@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "devices/registry.hpp"
 #include "master/cluster/gather.hpp"
 #include "master/cluster/profile.hpp"
+#include "train/cached_trunk.hpp"
 #include "train/local_trunk.hpp"
 
 namespace convoy {
@@ -147,6 +149,9 @@ void Cluster::train_alone() {
   const FeatureShape& input = net_.input;
   const int batch = net_.training.batch;
   trunk_ = std::make_unique<LocalTrunk>(cut_.trunk, Shape{batch, input.channels, input.height, input.width}, *device_);
+  if (!options_.cache_maps.empty()) {
+    trunk_ = std::make_unique<CachedTrunk>(std::move(trunk_), parse_memory(options_.cache_maps));
+  }
   plan_ = whole_plan(cut_.trunk, batch, kMasterName);
 }
 

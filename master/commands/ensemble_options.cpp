@@ -12,11 +12,11 @@ void define(CLI::App& command, EnsembleOptions& options) {
   define_running(command, options.net, options.cluster);
   CLI::Option* test = command.add_flag_callback(
       "--test", [] {}, "measure the accuracy of each member and of the ensemble on the test images; the default");
-  CLI::Option* predict =
-      command
-          .add_option("--predict", options.images, "name the classes of these JPEG and PNG files, or folders of them")
-          ->type_name("IMAGE")
-          ->excludes(test);
+  CLI::Option* predict = command
+                             .add_option("--predict", options.images,
+                                         "name the classes of these JPEG, PNG and WebP files, or folders of them")
+                             ->type_name("IMAGE")
+                             ->excludes(test);
   CLI::Option* exported =
       command.add_option("--export", options.out, "write the ensemble as one ONNX model")->excludes(test, predict);
   command.add_flag("--force", options.force, "overwrite that file if it exists")->needs(exported);

@@ -2,6 +2,7 @@
 
 #include "cli/checks.hpp"
 #include "devices/device_options.hpp"
+#include "devices/registry.hpp"
 
 namespace convoy {
 
@@ -30,6 +31,27 @@ void define_machine(CLI::App& command, NetOptions& options) {
   command.add_option("--format", options.format, "text for people, or json for programs: one JSON object on each line")
       ->check(one_of({"text", "json"}))
       ->capture_default_str();
+}
+
+void define_listening(CLI::App& command, ClusterOptions& options) {
+  command.add_option("--listen", options.listen, "address at which slaves reach this master")->capture_default_str();
+  command.add_flag(
+      "--insecure", options.insecure,
+      "turn encryption and authentication of links off, on a network that you trust; slaves need the same option");
+  command
+      .add_option("--keys", options.keys,
+                  "file with this master's keys, made if it does not exist (default: convoy/master-keys.json in "
+                  "$XDG_CONFIG_HOME or ~/.config)")
+      ->excludes("--insecure");
+}
+
+void define_cache(CLI::App& command, ClusterOptions& options) {
+  command
+      .add_option(
+          "--cache-maps", options.cache_maps,
+          "memory for the maps of images, for example 2GiB, so that frozen convolutions compute each image once; "
+          "without slaves only (default: none)")
+      ->check(readable([](const std::string& text) { parse_memory(text); }));
 }
 
 }  // namespace convoy

@@ -43,7 +43,7 @@ void define_data(CLI::App& command, NetOptions& options) {
   command
       .add_option(
           "--data", options.data,
-          "folder with CIFAR-10 (binary), MNIST (IDX, also gzipped), or a folder of JPEG or PNG files for each "
+          "folder with CIFAR-10 (binary), MNIST (IDX, also gzipped), or a folder of JPEG, PNG or WebP files for each "
           "class; or glyphs, which the program draws itself. `test` takes the data of the run whose config.yaml "
           "it is given")
       ->capture_default_str();
@@ -55,18 +55,6 @@ void define_data(CLI::App& command, NetOptions& options) {
 void define(CLI::App& command, NetOptions& options) {
   define_net(command, options);
   define_data(command, options);
-}
-
-void define_listening(CLI::App& command, ClusterOptions& options) {
-  command.add_option("--listen", options.listen, "address at which slaves reach this master")->capture_default_str();
-  command.add_flag(
-      "--insecure", options.insecure,
-      "turn encryption and authentication of links off, on a network that you trust; slaves need the same option");
-  command
-      .add_option("--keys", options.keys,
-                  "file with this master's keys, made if it does not exist (default: convoy/master-keys.json in "
-                  "$XDG_CONFIG_HOME or ~/.config)")
-      ->excludes("--insecure");
 }
 
 void add_slaves_option(CLI::App& command, ClusterOptions& options, const std::string& help) {
@@ -277,6 +265,7 @@ void define(CLI::App& command, TrainOptions& options) {
   command.add_flag("--new-outputs", options.new_outputs,
                    "give the net an output for each class of the data, in a last layer that starts from random values, "
                    "not from --weights");
+  define_cache(command, options.cluster);
   define_replicas(command, options);
   define_resume(command, options);
 }
@@ -302,7 +291,7 @@ void define(CLI::App& command, PredictOptions& options) {
   define(command, options.cluster);
   define_energy(command, options.energy);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
-  command.add_option("images", options.images, "JPEG and PNG files, or folders of them")
+  command.add_option("images", options.images, "JPEG, PNG and WebP files, or folders of them")
       ->required()
       ->check(readable([](const std::string& word) {
         if (word.find('=') == std::string::npos || std::filesystem::exists(std::filesystem::path(word))) return;

@@ -6,6 +6,7 @@
 #include "devices/paced_device.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "train/async_learner.hpp"
+#include "train/cached_trunk.hpp"
 #include "train/local_steps_learner.hpp"
 
 namespace convoy {
@@ -80,6 +81,23 @@ void expect_trainable(const TrainOptions& options, const Net& net) {
         "{}: training.clip cannot be combined with --sync-every: each replica has gradients of its own, whose common "
         "norm nobody knows; give --set training.clip=0, or leave out --sync-every",
         net.file);
+  }
+}
+
+void expect_cacheable(const TrainOptions& options, const Net& net, const Cut& cut) {
+  if (options.cluster.cache_maps.empty()) return;
+  if (options.cluster.slaves > 0) {
+    fail(
+        "--cache-maps cannot be combined with --slaves: only a run on this machine alone keeps maps; leave one of them "
+        "out");
+  }
+  const std::string obstacle = CachedTrunk::obstacle(cut.trunk);
+  if (!obstacle.empty()) {
+    fail(
+        "{}: --cache-maps needs a net whose convolutions give an image the same maps in each step, but {}; leave it "
+        "out, "
+        "or freeze layers with --set training.freeze=[...]",
+        net.file, obstacle);
   }
 }
 

@@ -20,6 +20,8 @@ bool has_replicas(const TrainOptions& options);
 int replicas_of(const TrainOptions& options);
 /// Throws Error where the net's training does not go together with the options.
 void expect_trainable(const TrainOptions& options, const Net& net);
+/// Throws Error where the options ask to keep maps that cannot be kept.
+void expect_cacheable(const TrainOptions& options, const Net& net, const Cut& cut);
 /// The number of batches that a step of the training loop takes.
 int batches_in_step(const TrainOptions& options);
 

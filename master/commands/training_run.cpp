@@ -85,6 +85,7 @@ TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command
   if (options.new_outputs) take_new_outputs();
   require_fits(*data_, net_);
   expect_trainable(options, net_);
+  expect_cacheable(options, net_, cut_);
   if (!paced_.empty()) expect_no_values_wanted(options);
   for (const std::string& text : data_->notices) notice(observers_, text);
   if (options.resume && options.out.empty()) {

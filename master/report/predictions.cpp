@@ -31,7 +31,7 @@ std::vector<std::string> image_files(const std::vector<std::string>& places) {
       if (!at->is_directory() && is_image_file(at->path().string())) inside.push_back(at->path().string());
     }
     if (error) fail("{}: the folder cannot be listed: {}", place, error.message());
-    if (inside.empty()) fail("{}: the folder has no JPEG or PNG file; give another folder", place);
+    if (inside.empty()) fail("{}: the folder has no JPEG, PNG or WebP file; give another folder", place);
     std::ranges::sort(inside);
     files.insert(files.end(), inside.begin(), inside.end());
   }
@@ -69,7 +69,7 @@ void print_skipped(const std::string& file, const std::string& what, const std::
 
 void print_skipped_total(std::size_t skipped, std::size_t files, const std::string& format) {
   if (skipped == 0) return;
-  if (skipped == files) fail("none of the {} files could be decoded; give JPEG or PNG files", files);
+  if (skipped == files) fail("none of the {} files could be decoded; give JPEG, PNG or WebP files", files);
   if (format == "text") put(stderr, fmt::format("convoy-master: {} of {} files were skipped\n", skipped, files));
 }
 

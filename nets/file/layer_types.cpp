@@ -67,6 +67,7 @@ LayerSpec read_pool(Fields& fields, bool& same) {
   pool.stride_w = pool.kernel_w;
   if (fields.has("stride")) set_pair(fields, "stride", pool.stride_h, pool.stride_w);
   pool.pad = read_pad(fields, same);
+  if (kind == PoolKind::max && fields.has("dilation")) set_pair(fields, "dilation", pool.dilation_h, pool.dilation_w);
   if (kind == PoolKind::average && fields.has("count_padding") && fields.boolean("count_padding")) {
     pool.kind = PoolKind::average_with_padding;
   }
@@ -189,7 +190,8 @@ LayerSpec read_dense(Fields& fields, bool&) { return Dense{fields.integer("units
 LayerSpec read_dropout(Fields& fields, bool&) {
   const double rate = fields.number("rate", 0.0, 1.0);
   if (rate >= 1.0) fields.fail("rate", "is 1, which would drop everything; expected less than 1");
-  return Dropout{static_cast<float>(rate), 0};
+  const bool spatial = fields.has("spatial") && fields.boolean("spatial");
+  return Dropout{.rate = static_cast<float>(rate), .spatial = spatial};
 }
 
 float read_loss_weight(Fields& fields) {

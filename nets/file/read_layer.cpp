@@ -38,8 +38,10 @@ void pad_same(int extent, int kernel, int stride, int& before, int& after) {
 }
 
 /// The rows and columns under a window.
-std::array<int, 2> reach_of(const Convolution& conv) { return {conv.reach_h(), conv.reach_w()}; }
-std::array<int, 2> reach_of(const Pooling& pool) { return {pool.kernel_h, pool.kernel_w}; }
+template <class Window>
+std::array<int, 2> reach_of(const Window& window) {
+  return {window.reach_h(), window.reach_w()};
+}
 
 template <class Window>
 void resolve(Window& window, bool same, const FeatureShape& input, const Fields& fields) {
@@ -60,6 +62,15 @@ void resolve(Window& window, bool same, const FeatureShape& input, const Fields&
     fields.fail(fmt::format("{} does not fit into its input of {}x{}; make it smaller, add pad, or pool less before it",
                             kernel, input.height, input.width));
   }
+}
+
+/// Throws Error if the padding of a pooling holds a window with all its elements.
+void expect_elements(const Pooling& pool, const FeatureShape& input, const Fields& fields) {
+  if (!has_empty_window(pool, input.height, input.width)) return;
+  fields.fail("dilation",
+              fmt::format("is [{}, {}], so that a window has no element of its input of {}x{}; make dilation "
+                          "or pad smaller",
+                          pool.dilation_h, pool.dilation_w, input.height, input.width));
 }
 
 /// Checks what a transposed convolution cuts off and adds.
@@ -247,7 +258,10 @@ void connect(WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
   const FeatureShape input = together(written, inputs);
   LayerSpec& spec = written.layer.spec;
   if (auto* conv = std::get_if<Convolution>(&spec)) resolve(*conv, written.same, input, written.fields);
-  if (auto* pool = std::get_if<Pooling>(&spec)) resolve(*pool, written.same, input, written.fields);
+  if (auto* pool = std::get_if<Pooling>(&spec)) {
+    resolve(*pool, written.same, input, written.fields);
+    expect_elements(*pool, input, written.fields);
+  }
   if (const auto* transposed = std::get_if<TransposedConvolution>(&spec)) {
     resolve(*transposed, input, written.fields);
   }

@@ -84,14 +84,18 @@ struct SpecWriter {
   }
   std::string operator()(const GlobalAveragePool&) const { return "type: global_average_pool"; }
   std::string operator()(const Pooling& pool) const {
-    return fmt::format("type: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}{}",
+    const std::string dilation =
+        pool.dilated() ? fmt::format(", dilation: [{}, {}]", pool.dilation_h, pool.dilation_w) : "";
+    return fmt::format("type: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}{}{}",
                        pool.kind == PoolKind::max ? "max_pool" : "average_pool", pool.kernel_h, pool.kernel_w,
                        pool.stride_h, pool.stride_w, pads(pool.pad),
-                       pool.kind == PoolKind::average_with_padding ? ", count_padding: true" : "");
+                       pool.kind == PoolKind::average_with_padding ? ", count_padding: true" : "", dilation);
   }
   std::string operator()(const Dense& dense) const { return fmt::format("type: dense, units: {}", dense.units); }
   std::string operator()(const Flatten&) const { return "type: flatten"; }
-  std::string operator()(const Dropout& dropout) const { return fmt::format("type: dropout, rate: {}", dropout.rate); }
+  std::string operator()(const Dropout& dropout) const {
+    return fmt::format("type: dropout, rate: {}{}", dropout.rate, dropout.spatial ? ", spatial: true" : "");
+  }
   std::string operator()(const SoftmaxCrossEntropy& loss) const {
     std::string text = "type: softmax_cross_entropy";
     if (loss.label_smoothing != 0.0F) text += fmt::format(", label_smoothing: {}", loss.label_smoothing);

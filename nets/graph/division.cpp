@@ -26,6 +26,8 @@ Division::Division(const Net& net) : before_stages(net.layers.size(), false), re
     maps.push_back(shape);
   }
   for (std::size_t i = net.layers.size(); i-- > 0;) {
+    // Heads are chains, so that what several layers read is in front of all heads.
+    if (readers[i] > 1) before_stages[i] = true;
     if (fits_head(net.layers[i]) && !before_stages[i]) continue;
     for (const int input : net.layers[i].inputs) {
       if (input != kNetInput) before_stages[static_cast<std::size_t>(input)] = true;

@@ -14,7 +14,7 @@ bool fits_head(const Layer& layer);
 struct Division {
   explicit Division(const Net& net);
 
-  /// Whether a stage reads the layer, directly or through other layers. A dense layer that a stage reads becomes a stage.
+  /// Whether a stage or several layers read the layer, directly or through other layers. Such a dense layer becomes a stage.
   std::vector<bool> before_stages;
   /// The extents of the layer's output, before a flatten.
   std::vector<FeatureShape> maps;

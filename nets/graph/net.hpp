@@ -241,7 +241,7 @@ Net parse_net(const std::string& text, const std::string& file, const Overrides&
 std::string to_yaml(const Net& net);
 
 /// The layers that the master runs on the output of one stage of the trunk, up to one loss. Dense layers in front of a layer that
-/// only stages have, such as a batch norm, are stages themselves: convolutions whose kernel covers the maps.
+/// only stages have, such as a batch norm, and of several heads are stages themselves: convolutions whose kernel covers the maps.
 struct CutHead {
   FeatureShape maps;          ///< extents of one sample of its input (the net's input if there is no trunk)
   std::vector<Layer> layers;  ///< a chain: dense, flatten, activation, dropout; the last is the loss

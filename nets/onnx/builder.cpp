@@ -102,14 +102,13 @@ Value Builder::joined(const std::string& name, const std::string& fields, const 
   return made;
 }
 
-Value Builder::window(const std::string& name, const std::string& type, const Value& from,
-                      const std::vector<int>& kernel, const std::vector<int>& strides, const std::vector<int>& pads) {
-  const int rows = window_output(from.maps.height, kernel[0], strides[0], pads[0], pads[2]);
-  const int columns = window_output(from.maps.width, kernel[1], strides[1], pads[1], pads[3]);
-  return add(name,
-             fmt::format("{}, kernel: [{}, {}], stride: [{}, {}], pad: [{}, {}, {}, {}]", type, kernel[0], kernel[1],
-                         strides[0], strides[1], pads[0], pads[1], pads[2], pads[3]),
-             {from}, {from.maps.channels, rows, columns});
+Value Builder::window(const std::string& name, const std::string& type, const Value& from, const Pooling& pool) {
+  const Shape made = pooled_shape(pool, {1, from.maps.channels, from.maps.height, from.maps.width});
+  std::string fields =
+      fmt::format("{}, kernel: [{}, {}], stride: [{}, {}], pad: [{}, {}, {}, {}]", type, pool.kernel_h, pool.kernel_w,
+                  pool.stride_h, pool.stride_w, pool.pad.top, pool.pad.left, pool.pad.bottom, pool.pad.right);
+  if (pool.dilated()) fields += fmt::format(", dilation: [{}, {}]", pool.dilation_h, pool.dilation_w);
+  return add(name, fields, {from}, {made.c, made.h, made.w});
 }
 
 Value Builder::conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,

@@ -70,8 +70,8 @@ class Builder {
   /// `weights` are in the order of the layer, (filters, channels of a group, rows, columns). An empty `bias` means no bias.
   Value transposed(const std::string& name, const Value& from, const TransposedConvolution& what,
                    std::vector<float> weights, std::vector<float> bias);
-  Value window(const std::string& name, const std::string& type, const Value& from, const std::vector<int>& kernel,
-               const std::vector<int>& strides, const std::vector<int>& pads);
+  /// Adds a pooling of this type of layer; the kind in `pool` is not used.
+  Value window(const std::string& name, const std::string& type, const Value& from, const Pooling& pool);
   /// `lists` are the weights, biases, running means and running variances, each with one number for each channel.
   Value batch_norm(const std::string& name, const std::string& fields, const Value& from,
                    const std::vector<std::vector<float>>& lists);

@@ -162,6 +162,7 @@ class Exporter : onnx_file::ActivationWriter {
   void write(const Layer& layer, const Pooling& pool, const Inputs& inputs) {
     onnx::NodeProto& made = node(pool.kind == PoolKind::max ? "MaxPool" : "AveragePool", layer.name, inputs);
     set_window(made, pool);
+    if (pool.dilated()) set(made, "dilations", std::vector<int>{pool.dilation_h, pool.dilation_w});
     if (pool.kind == PoolKind::average_with_padding) set(made, "count_include_pad", 1);
   }
   void write(const Layer& layer, const GlobalAveragePool&, const Inputs& inputs) {

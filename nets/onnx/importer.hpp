@@ -105,6 +105,8 @@ class Importer {
   std::vector<int> sides(const Node& node, const Value& from, const std::vector<int>& kernel,
                          const std::vector<int>& strides) const;
   static std::vector<int> two(const Node& node, const std::string& attribute, const std::vector<int>& otherwise);
+  /// Returns the rows and columns under a dilated kernel.
+  static std::vector<int> reach_of(const std::vector<int>& kernel, const std::vector<int>& dilations);
   static void expect_fit(const Value& from, const std::vector<int>& kernel, const std::vector<int>& strides,
                          const std::vector<int>& pads);
   void conv(const Node& node);

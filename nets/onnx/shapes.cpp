@@ -263,7 +263,8 @@ void Importer::slice(const Node& node) {
   if (strides != std::vector<int>{1, 1}) {
     expect_fit(made, {1, 1}, strides, {0, 0, 0, 0});
     const bool positive = made.positive;
-    made = builder_.window(node.name, "max_pool", made, {1, 1}, strides, {0, 0, 0, 0});
+    made = builder_.window(node.name, "max_pool", made,
+                           {.kernel_h = 1, .kernel_w = 1, .stride_h = strides[0], .stride_w = strides[1], .pad = {}});
     made.positive = positive;
   }
   give(node, std::move(made));

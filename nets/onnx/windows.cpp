@@ -43,6 +43,18 @@ std::vector<int> Importer::two(const Node& node, const std::string& attribute, c
   return values;
 }
 
+std::vector<int> Importer::reach_of(const std::vector<int>& kernel, const std::vector<int>& dilations) {
+  std::vector<int> reach;
+  for (std::size_t i = 0; i < 2; ++i) {
+    constexpr int kLargest = 1024;  // of a net file
+    if (kernel[i] > kLargest || dilations[i] > kLargest) {
+      refuse("its kernel is {} and its dilation {}; the limit is {}", kernel[i], dilations[i], kLargest);
+    }
+    reach.push_back((kernel[i] - 1) * dilations[i] + 1);
+  }
+  return reach;
+}
+
 void Importer::expect_fit(const Value& from, const std::vector<int>& kernel, const std::vector<int>& strides,
                           const std::vector<int>& pads) {
   constexpr int kLargest = 1024;  // of a net file
@@ -80,14 +92,7 @@ void Importer::conv(const Node& node) {
   if (kernel != std::vector<int>{extents[2], extents[3]})
     refuse("its kernel_shape differs from the extents of its weights");
   const std::vector<int> dilations = two(node, "dilations", {1, 1});
-  std::vector<int> reach;  // rows and columns under the kernel
-  for (std::size_t i = 0; i < 2; ++i) {
-    constexpr int kLargest = 1024;  // of a net file
-    if (kernel[i] > kLargest || dilations[i] > kLargest) {
-      refuse("its kernel is {} and its dilation {}; the limit is {}", kernel[i], dilations[i], kLargest);
-    }
-    reach.push_back((kernel[i] - 1) * dilations[i] + 1);
-  }
+  const std::vector<int> reach = reach_of(kernel, dilations);
   if (from.padded.any() && from.padded.filling != 0.0F) {
     refuse("a Pad before it pads with {}; convolutions pad with 0", from.padded.filling);
   }
@@ -129,13 +134,12 @@ void Importer::pool(const Node& node) {
     refuse("another node reads its second output, the indices; Convoy does not compute them");
   const std::vector<int> kernel = two(node, "kernel_shape", {});
   const std::vector<int> dilations = two(node, "dilations", {1, 1});
-  for (std::size_t i = 0; i < 2; ++i) {
-    if (dilations[i] != 1 && kernel[i] != 1) {
-      refuse("dilations is {}; Convoy has no dilated pooling", fmt::join(dilations, " "));
-    }
+  const std::vector<int> reach = reach_of(kernel, dilations);
+  if (average && reach != kernel) {
+    refuse("dilations is {}; Convoy's average pooling has no dilation", fmt::join(dilations, " "));
   }
   const std::vector<int> strides = two(node, "strides", {1, 1});
-  std::vector<int> pads = sides(node, from, kernel, strides);
+  std::vector<int> pads = sides(node, from, reach, strides);
   const bool own_pads = std::ranges::any_of(pads, [](int pad) { return pad != 0; });
   const bool counts = number(node, "count_include_pad", 0) != 0;
   if (average && from.padded.any() && own_pads && !counts) {
@@ -149,7 +153,7 @@ void Importer::pool(const Node& node) {
   if (number(node, "ceil_mode", 0) != 0) {
     for (std::size_t i = 0; i < 2; ++i) {
       const int extent = from.dims[1 + i];
-      const int room = extent + pads[i] + pads[i + 2] - kernel[i];
+      const int room = extent + pads[i] + pads[i + 2] - reach[i];
       const int next = (room / strides[i] + 1) * strides[i];
       // A window that would start in the padding behind the maps is ignored, as in PyTorch.
       if (room < 0 || room % strides[i] == 0 || next >= extent + pads[i]) continue;
@@ -165,9 +169,20 @@ void Importer::pool(const Node& node) {
       pads[i + 2] += strides[i] - room % strides[i];
     }
   }
-  expect_fit(from, kernel, strides, pads);
+  expect_fit(from, reach, strides, pads);
+  const Pooling window{.kernel_h = kernel[0],
+                       .kernel_w = kernel[1],
+                       .stride_h = strides[0],
+                       .stride_w = strides[1],
+                       .pad = {pads[0], pads[1], pads[2], pads[3]},
+                       .dilation_h = dilations[0],
+                       .dilation_w = dilations[1]};
+  if (has_empty_window(window, from.maps.height, from.maps.width)) {
+    refuse("dilations is {}, so that a window has no element of its input of {}", fmt::join(dilations, " "),
+           fmt::join(from.dims, "x"));
+  }
   const char* type = !average ? "max_pool" : counted ? "average_pool, count_padding: true" : "average_pool";
-  Value made = builder_.window(node.name, type, from, kernel, strides, pads);
+  Value made = builder_.window(node.name, type, from, window);
   made.positive = from.positive;
   give(node, std::move(made));
 }

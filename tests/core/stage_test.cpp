@@ -48,6 +48,46 @@ TEST(DilatedStages, AreRefusedWhereDilationIsNone) {
   }
 }
 
+Stage dilated_pooling(const Pooling& pool) {
+  Stage stage = stage_without_weights("pool", StageKind::channels, 3, 6, 7);
+  stage.after = {pool};
+  return stage;
+}
+
+TEST(DilatedPoolings, HaveWindowsOfTheirReach) {
+  const Pooling pool{.kernel_h = 2,
+                     .kernel_w = 3,
+                     .stride_h = 1,
+                     .stride_w = 2,
+                     .pad = {4, 0, 1, 1},
+                     .dilation_h = 5,
+                     .dilation_w = 2};
+  EXPECT_TRUE(pool.dilated());
+  EXPECT_NO_THROW(validate(dilated_pooling(pool)));
+  EXPECT_EQ(output_shape(dilated_pooling(pool), 2, 3), (Shape{2, 3, 6, 2}));
+}
+
+TEST(DilatedPoolings, AreRefusedWhereAWindowHasNoElement) {
+  // The second row of the first window would be the row with the number 7 - 1 = 6 of six.
+  Pooling pool{.kernel_h = 2, .kernel_w = 1, .stride_h = 1, .stride_w = 1, .pad = {1, 0, 3, 0}, .dilation_h = 7};
+  EXPECT_TRUE(has_empty_window(pool, 6, 7));
+  EXPECT_THROW(validate(dilated_pooling(pool)), Error);
+  EXPECT_FALSE(has_empty_window(pool, 7, 7));
+  pool.pad.top = 2;
+  pool.stride_h = 2;  // the first window has row 5, and the second begins with row 0
+  EXPECT_FALSE(has_empty_window(pool, 6, 7));
+  EXPECT_NO_THROW(validate(dilated_pooling(pool)));
+}
+
+TEST(DilatedPoolings, AreMaxima) {
+  for (const PoolKind kind : {PoolKind::average, PoolKind::average_with_padding}) {
+    EXPECT_THROW(validate(dilated_pooling({.kind = kind, .dilation_h = 2})), Error);
+  }
+  for (const int dilation : {0, -1, 1 << 20, 2147483647}) {
+    EXPECT_THROW(validate(dilated_pooling({.dilation_w = dilation})), Error) << dilation;
+  }
+}
+
 Stage normalised_stage(int channels, int groups) {
   Stage stage = stage_without_weights("norm", StageKind::group_norm, channels, 4, 5);
   stage.group_norm.groups = groups;

@@ -304,7 +304,7 @@ TEST(Data, MustFitTheNet) {
     require_fits(cats, net(28, "2"));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("pets: only its folder cats has JPEG or PNG files"));
+    EXPECT_THAT(error.what(), HasSubstr("pets: only its folder cats has JPEG, PNG or WebP files"));
   }
   for (const std::string outputs : {"9", "11"}) {
     try {

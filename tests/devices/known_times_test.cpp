@@ -117,6 +117,7 @@ TEST(Work, IsTheSameWhereNamesAndSourcesDiffer) {
   EXPECT_TRUE(differs([](Stage& s) { std::get<Activation>(s.after[1]).beta = 6.0F; }));
   EXPECT_TRUE(differs([](Stage& s) { s.after.pop_back(); }));
   EXPECT_TRUE(differs([](Stage& s) { std::get<Pooling>(s.after[2]).kernel_h = 3; }));
+  EXPECT_TRUE(differs([](Stage& s) { std::get<Pooling>(s.after[2]).dilation_h = 2; }));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Decodes, scales and crops JPEG and PNG files.
+// Decodes, scales and crops JPEG, PNG and WebP files.
 
 #include <span>
 #include <vector>

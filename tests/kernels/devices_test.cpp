@@ -51,6 +51,31 @@ TEST_P(Tensors, TakePixels) { expect_pixels_are_taken(*make_device(GetParam(), {
 INSTANTIATE_TEST_SUITE_P(Host, Tensors, testing::Values("reference", "reference64", "cpu", "eigen"),
                          [](const auto& info) { return info.param; });
 
+// ---- dropout -------------------------------------------------------------------------------------------------------
+
+TEST(SpatialDropout, DropsWholeMaps) {
+  constexpr int kMapsOfChannels = 12;
+  Stage stage = stage_without_weights("stage", StageKind::channels, kMapsOfChannels, 5, 4);
+  stage.after = {Dropout{0.5F, 3, true}};
+  const ShardSpec spec{stage, {0, kMapsOfChannels}, 4, true};
+  const std::vector<float> ones(static_cast<std::size_t>(4 * kMapsOfChannels * 20), 1.0F);
+  for (const std::string name : {"reference", "cpu", "eigen"}) {
+    SCOPED_TRACE(name);
+    const auto device = make_device(name, {.threads = 2});
+    HostShard shard(*device, spec);
+    const Tensor got = shard.forward(ones, {.training = true, .seed = 9});
+    int dropped = 0;
+    for (std::size_t map = 0; map < got.size() / 20; ++map) {
+      const float factor = got.data()[map * 20];
+      EXPECT_TRUE(factor == 0.0F || factor == 2.0F) << factor;
+      for (std::size_t i = 1; i < 20; ++i) ASSERT_EQ(got.data()[map * 20 + i], factor) << map;
+      dropped += factor == 0.0F ? 1 : 0;
+    }
+    EXPECT_GT(dropped, 12);
+    EXPECT_LT(dropped, 36);
+  }
+}
+
 // ---- batch norm ----------------------------------------------------------------------------------------------------
 
 /// Sums of so many values in single precision would be off by some 1e-5.

@@ -34,9 +34,10 @@ Plain pool_plainly(const Pooling& pool, const LanedMaps& maps, const std::vector
       for (int ox = 0; ox < out.w; ++ox) {
         for (int lane = 0; lane < maps.lanes; ++lane, ++o) {
           std::size_t best = input.size();
-          for (int y = oy * pool.stride_h - pool.pad.top; y < oy * pool.stride_h - pool.pad.top + pool.kernel_h; ++y) {
-            for (int x = ox * pool.stride_w - pool.pad.left; x < ox * pool.stride_w - pool.pad.left + pool.kernel_w;
-                 ++x) {
+          for (int r = 0; r < pool.kernel_h; ++r) {
+            for (int s = 0; s < pool.kernel_w; ++s) {
+              const int y = oy * pool.stride_h - pool.pad.top + r * pool.dilation_h;
+              const int x = ox * pool.stride_w - pool.pad.left + s * pool.dilation_w;
               if (y < 0 || y >= maps.height || x < 0 || x >= maps.width) continue;
               if (best == input.size() || input[at(p, y, x, lane)] > input[best]) best = at(p, y, x, lane);
             }
@@ -54,7 +55,14 @@ TEST(MaxPool, FirstOfEqualsWinsInEveryLane) {
   const Pooling two{};
   const Pooling overlapping{.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad = {1, 1, 1, 1}};
   const Pooling sparse{.kernel_h = 2, .kernel_w = 1, .stride_h = 3, .stride_w = 2, .pad = {1, 0, 0, 0}};
-  for (const Pooling& pool : {two, overlapping, sparse}) {
+  const Pooling dilated{.kernel_h = 3,
+                        .kernel_w = 2,
+                        .stride_h = 1,
+                        .stride_w = 2,
+                        .pad = {3, 2, 1, 0},
+                        .dilation_h = 2,
+                        .dilation_w = 3};
+  for (const Pooling& pool : {two, overlapping, sparse, dilated}) {
     for (const int lanes : {1, 3, 16, 37}) {
       for (const bool after_relu : {false, true}) {
         const LanedMaps maps{.planes = 3, .height = 9, .width = 8, .lanes = lanes};

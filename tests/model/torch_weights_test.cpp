@@ -90,6 +90,34 @@ TEST(TorchWeights, OfTransposedConvolutionsAreReordered) {
   EXPECT_EQ(taken[((4 * 2 + 1) * 2 + 0) * 3 + 2], weights.values[((3 * 3 + 1) * 2 + 1) * 3 + 0]);
 }
 
+/// ConvNeXt has dense layers of each pixel, (units, channels), and a parameter of factors, (channels, 1, 1).
+TEST(TorchWeights, OfPixelsAndFactorsHaveFewerExtents) {
+  const Net net = parse_net(
+      "name: t\ninput: {channels: 2, height: 3, width: 3}\nlayers:\n"
+      "  - {name: wide, type: conv, filters: 6, kernel: 1}\n"
+      "  - {name: scale, type: conv, filters: 6, kernel: 1, groups: 6, bias: false}\n"
+      "  - {name: out, type: dense, units: 3}\n  - {name: loss, type: softmax_cross_entropy}\n",
+      "t.yaml");
+  SafetensorsFile file = model_of(net, {});
+  ASSERT_THAT(file.tensors[0].dims, ElementsAre(6, 2, 1, 1));
+  file.tensors[0].dims = {6, 2};
+  ASSERT_EQ(file.tensors[2].name, "scale.weight");
+  file.tensors[2].name = "block.layer_scale";
+  file.tensors[2].dims = {6, 1, 1};
+  const TorchWeights taken = take_torch_weights(file, "f", net, {{"scale", "block.layer_scale"}});
+  EXPECT_THAT(taken.tensors[0].dims, ElementsAre(6, 2, 1, 1));
+  EXPECT_EQ(taken.tensors[0].values, file.tensors[0].values);
+  EXPECT_EQ(taken.tensors[2].name, "scale.weight");
+  EXPECT_THAT(taken.tensors[2].dims, ElementsAre(6, 1, 1, 1));
+  EXPECT_EQ(taken.tensors[2].values, file.tensors[2].values);
+  EXPECT_THAT(taken.unused, testing::IsEmpty());
+  file.tensors[2].dims = {1, 6};
+  EXPECT_THAT(said([&] {
+                take_torch_weights(file, "f", net, {{"scale", "block.layer_scale"}});
+              }),
+              HasSubstr("tensor block.layer_scale is 1x6, but scale.weight of the net needs 6x1x1x1"));
+}
+
 TEST(TorchWeights, ThatAreNoNumbersAreRefused) {
   for (const auto& [tensor, value] : {std::pair{"conv.weight", std::nanf("")}, std::pair{"norm.running_var", -1.0F}}) {
     SafetensorsFile file = model_of(small(), {});
@@ -179,7 +207,7 @@ TEST(TorchvisionNets, HaveTheParametersOfTheModels) {
                 HasSubstr(fmt::format(" It has {} parameters.\n", parameter_count(net))));
     ++seen;
   }
-  EXPECT_GE(seen, 20);
+  EXPECT_GE(seen, 21);
 }
 
 std::vector<std::string> nets_with_names() {

@@ -124,12 +124,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadNet{"MaximaThatCountPadding",
                std::string(kConv) + "  - {name: p, type: max_pool, kernel: 2, count_padding: true}\n",
                {"layer p", "count_padding"}},
-        BadNet{"DenseLayerReadTwice",
-               std::string(kConv) + "  - {name: d1, from: c, type: dense, units: 4}\n"
-                                    "  - {name: d2, from: d1, type: dense, units: 4}\n"
-                                    "  - {name: l, type: squared_error}\n"
-                                    "  - {name: d3, from: d1, type: dense, units: 4}\n",
-               {"layer d3", "form a chain"}},
+        BadNet{"ImagesReadTwiceByAPerceptron",
+               "  - {name: f, type: flatten}\n"
+               "  - {name: d1, from: f, type: dense, units: 4}\n"
+               "  - {name: l, type: squared_error}\n"
+               "  - {name: d2, from: f, type: dense, units: 4}\n",
+               {"layer d2", "form a chain"}},
         BadNet{"BiasText", conv("filters: 2, kernel: 3, bias: none"), {"bias", "'none'"}},
         BadNet{
             "SlopeBelowZero", std::string(kConv) + "  - {name: r, type: leaky_relu, slope: -1}\n", {"slope is '-1'"}},

@@ -59,6 +59,31 @@ TEST(NormNets, PadDilatedKernelsToTheSameExtent) {
   EXPECT_EQ(conv.pad, (Padding{2, 1, 2, 2}));
 }
 
+TEST(NormNets, PoolWithGapsBetweenElements) {
+  const Net net =
+      parse_net(file_of("  - {name: c, type: conv, filters: 5, kernel: 1}\n"
+                        "  - {name: p, type: max_pool, kernel: [3, 2], stride: [1, 2], dilation: [2, 3], pad: same}\n"),
+                "t.yaml");
+  EXPECT_EQ(net.layers[1].output, (FeatureShape{5, 12, 5}));
+  const Pooling expected{.kernel_h = 3,
+                         .kernel_w = 2,
+                         .stride_h = 1,
+                         .stride_w = 2,
+                         .pad = {2, 1, 2, 1},
+                         .dilation_h = 2,
+                         .dilation_w = 3};
+  EXPECT_EQ(std::get<Pooling>(net.layers[1].spec), expected);
+  EXPECT_EQ(std::get<Pooling>(parse_net(to_yaml(net), "again.yaml").layers[1].spec), expected);
+}
+
+TEST(NormNets, DropWholeMaps) {
+  const Net net = parse_net(
+      file_of(std::string(kConvolution) + "  - {name: d, type: dropout, rate: 0.25, spatial: true}\n"), "t.yaml");
+  EXPECT_EQ(std::get<Dropout>(net.layers[1].spec), (Dropout{0.25F, 0, true}));
+  EXPECT_EQ(to_yaml(parse_net(to_yaml(net), "again.yaml")), to_yaml(net));
+  EXPECT_EQ(cut(net).trunk[0].after, (std::vector<ChannelLayer>{Dropout{0.25F, 0, true}}));
+}
+
 struct BadLayers {
   std::string name;
   std::string layers;
@@ -84,9 +109,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadLayers{"PadBeyondTheDilatedKernel",
                   "  - {name: c, type: conv, filters: 5, kernel: 3, dilation: 2, pad: 5}\n",
                   "is not smaller than the dilated kernel of 5x5"},
-        BadLayers{"DilatedPooling",
-                  std::string(kConvolution) + "  - {name: p, type: max_pool, kernel: 2, dilation: 2}\n",
+        BadLayers{"DilatedAverage",
+                  std::string(kConvolution) + "  - {name: p, type: average_pool, kernel: 2, dilation: 2}\n",
                   "layer p: dilation"},
+        BadLayers{"DilatedPoolingBeyondTheMap",
+                  std::string(kConvolution) + "  - {name: p, type: max_pool, kernel: 3, dilation: 5}\n",
+                  "layer p: the dilated kernel of 11x11 does not fit into its input of 10x8"},
+        BadLayers{"DilatedPoolingOfPadding",
+                  std::string(kConvolution) +
+                      "  - {name: p, type: max_pool, kernel: 2, stride: 1, dilation: [11, 1], pad: [2, 0]}\n",
+                  "layer p: dilation is [11, 1], so that a window has no element of its input of 10x8"},
         BadLayers{"GroupsThatAreUnequal", std::string(kConvolution) + "  - {name: n, type: group_norm, groups: 4}\n",
                   "groups is 4; expected a number that divides its 6 input channels"},
         BadLayers{"NormWithoutGroups", std::string(kConvolution) + "  - {name: n, type: group_norm}\n",

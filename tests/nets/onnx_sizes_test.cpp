@@ -38,6 +38,31 @@ TEST(OnnxDilations, LeaveGapsBetweenWeights) {
   expect_near(made_by(nodes), expected);
 }
 
+/// Windows of 2x3 elements that are 3 rows and 2 columns apart, with a row and a column of padding in front.
+TEST(OnnxDilations, LeaveGapsBetweenElementsOfAWindow) {
+  const auto nodes = [](SmallModel& m) {
+    auto& node = m.node("MaxPool", {m.last});
+    SmallModel::set(node, "kernel_shape", {2, 3}), SmallModel::set(node, "dilations", {3, 2});
+    SmallModel::set(node, "pads", {1, 1, 0, 1}), SmallModel::set(node, "strides", {1, 2});
+  };
+  constexpr int kRows = 4;
+  constexpr int kColumns = 2;
+  const std::vector<float> maps = plain_maps();
+  std::vector<float> expected;
+  for (int i = 0; i < 2 * kMaps * kRows * kColumns; ++i) {
+    float best = -1e9F;
+    for (int tap = 0; tap < 6; ++tap) {
+      const int y = i / kColumns % kRows - 1 + 3 * (tap / 3);
+      const int x = i % kColumns * 2 - 1 + 2 * (tap % 3);
+      if (y < 0 || y >= kSide || x < 0 || x >= kSide) continue;
+      const int at = (i / (kRows * kColumns) * kSide + y) * kSide + x;
+      best = std::max(best, maps[static_cast<std::size_t>(at)]);
+    }
+    expected.push_back(best);
+  }
+  expect_near(made_by(nodes, 13, static_cast<std::size_t>(kMaps * kRows * kColumns)), expected);
+}
+
 /// Maps of 12x18.
 std::vector<float> enlarged(bool linear) {
   const std::vector<float> maps = plain_maps();
@@ -217,12 +242,19 @@ INSTANTIATE_TEST_SUITE_P(
                               m.node("Resize", {m.last, "", "", "sizes"});
                             },
                             "(Resize): it makes 2 images, but the number of images is free in this model"},
-                    Refusal{"DilatedPooling",
+                    Refusal{"DilatedAverage",
                             [](SmallModel& m) {
-                              auto& node = m.node("MaxPool", {m.last});
+                              auto& node = m.node("AveragePool", {m.last});
                               SmallModel::set(node, "kernel_shape", {2, 2}), SmallModel::set(node, "dilations", {2, 2});
                             },
-                            "node2 (MaxPool): dilations is 2 2; Convoy has no dilated pooling"},
+                            "node2 (AveragePool): dilations is 2 2; Convoy's average pooling has no dilation", 19},
+                    Refusal{"DilatedPoolingOfPadding",
+                            [](SmallModel& m) {
+                              auto& node = m.node("MaxPool", {m.last});
+                              SmallModel::set(node, "kernel_shape", {2, 2}), SmallModel::set(node, "dilations", {7, 2});
+                              SmallModel::set(node, "pads", {1, 0, 3, 0});
+                            },
+                            "node2 (MaxPool): dilations is 7 2, so that a window has no element of its input of 4x6x6"},
                     Refusal{"DilationBeyondTheMaps",
                             [](SmallModel& m) {
                               m.constant("u", {4, 4, 3, 3});

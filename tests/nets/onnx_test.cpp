@@ -138,12 +138,24 @@ layers:
   - {name: loss, type: softmax_cross_entropy}
 )";
 
+constexpr const char* kDilatedPoolsNet = R"(name: pools
+input: {channels: 3, height: 9, width: 8}
+layers:
+  - {name: conv, type: conv, filters: 5, kernel: 2}
+  - {name: wide, type: max_pool, kernel: [2, 3], stride: [1, 2], pad: [2, 1, 1, 2], dilation: [3, 2]}
+  - {name: wide_tanh, type: tanh}
+  - {name: high, type: max_pool, kernel: 2, stride: 1, dilation: [2, 1]}
+  - {name: out, type: dense, units: 4}
+  - {name: loss, type: softmax_cross_entropy}
+)";
+
 class OnnxExports : public testing::TestWithParam<std::pair<const char*, Overrides>> {};
 
 TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
   const auto& [name, set] = GetParam();
-  const std::map<std::string, const char*> own{
-      {"graph", kGraphNet}, {"gates", kGatesNet}, {"norms", kNormsNet}, {"sizes", kSizesNet}, {"even", kEvenNormsNet}};
+  const std::map<std::string, const char*> own{{"graph", kGraphNet},    {"gates", kGatesNet},
+                                               {"norms", kNormsNet},    {"sizes", kSizesNet},
+                                               {"even", kEvenNormsNet}, {"pools", kDilatedPoolsNet}};
   const Net net = own.contains(name) ? parse_net(own.at(name), "own.yaml", set)
                                      : read_net(source_folder() + "/nets/" + name + ".yaml", set);
   const std::vector<NamedTensor> tensors = drawn_tensors(cut(net));
@@ -175,8 +187,9 @@ TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
 INSTANTIATE_TEST_SUITE_P(Nets, OnnxExports,
                          testing::Values(std::pair{"graph", Overrides{}}, std::pair{"gates", Overrides{}},
                                          std::pair{"norms", Overrides{}}, std::pair{"sizes", Overrides{}},
-                                         std::pair{"even", Overrides{}}, std::pair{"lenet", Overrides{}},
-                                         std::pair{"big-mlp", Overrides{}}, std::pair{"resnet20", Overrides{}},
+                                         std::pair{"even", Overrides{}}, std::pair{"pools", Overrides{}},
+                                         std::pair{"lenet", Overrides{}}, std::pair{"big-mlp", Overrides{}},
+                                         std::pair{"resnet20", Overrides{}},
                                          std::pair{"resnet34-padded", Overrides{"input.height=48", "input.width=48"}},
                                          std::pair{"alexnet", Overrides{"input.height=67", "input.width=67"}},
                                          std::pair{"squeezenet", Overrides{"input.height=64", "input.width=64"}},

@@ -94,6 +94,36 @@ TEST(SizesNets, MakeDenseLayersOfImagesStages) {
   EXPECT_TRUE(parts.is_dense(0));
 }
 
+TEST(SizesNets, MakeStagesOfDenseLayersThatSeveralHeadsRead) {
+  for (const bool convolves : {true, false}) {
+    const Cut parts = cut(net_of_layers((convolves ? std::string(kFirst) : "") +
+                                        "  - {name: d1, type: dense, units: 8}\n"
+                                        "  - {name: r1, type: relu}\n"
+                                        "  - {name: d2, type: dense, units: 4}\n"
+                                        "  - {name: side, type: softmax_cross_entropy, weight: 0.5}\n"
+                                        "  - {name: d3, from: r1, type: dense, units: 6}\n"));
+    ASSERT_EQ(parts.heads.size(), 2U);
+    EXPECT_EQ(parts.heads[0].layers.back().name, "side");
+    EXPECT_EQ(parts.heads[0].layers.front().name, "d2");
+    EXPECT_EQ(parts.heads[1].layers.front().name, "d3");
+    EXPECT_EQ(parts.heads[1].layers.size(), 3U);
+    const std::size_t shared = convolves ? 1 : 0;
+    ASSERT_EQ(parts.trunk.size(), shared + 3);  // and two stages that copy its maps
+    EXPECT_TRUE(parts.is_dense(shared));
+    EXPECT_EQ(parts.trunk[shared].after, (std::vector<ChannelLayer>{Activation::relu}));
+    EXPECT_EQ(outputs_of(parts.trunk).size(), 2U);
+  }
+}
+
+TEST(SizesNets, LetSeveralHeadsReadFlattenedMaps) {
+  const Cut parts = cut(net_of_layers(std::string(kFirst) + "  - {name: f, type: flatten}\n"
+                                                            "  - {name: d2, type: dense, units: 4}\n"
+                                                            "  - {name: side, type: squared_error}\n"
+                                                            "  - {name: d3, from: f, type: dense, units: 6}\n"));
+  ASSERT_EQ(parts.heads.size(), 2U);
+  for (const CutHead& head : parts.heads) EXPECT_EQ(head.maps, (FeatureShape{6, 10, 8}));
+}
+
 TEST(SizesNets, LeaveOtherDenseLayersToTheHead) {
   const Cut parts = cut(net_of_layers(std::string(kFirst) + "  - {name: d1, type: dense, units: 8}\n"
                                                             "  - {name: r1, type: relu}\n"));

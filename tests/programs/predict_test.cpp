@@ -89,7 +89,7 @@ TEST_F(Predictions, SayWhatIsMissing) {
   expect(predict({folder("broken.png")}), "broken.png: the image is not a valid PNG");
   expect(predict({folder("nothing.png")}), "nothing.png");
   fs::create_directories(folder("empty"));
-  expect(predict({folder("empty")}), "the folder has no JPEG or PNG file");
+  expect(predict({folder("empty")}), "the folder has no JPEG, PNG or WebP file");
   expect(master({"predict", folder("net.yaml"), "--weights", folder("run/weights.safetensors"), folder("data")}),
          "has no mean and deviation of the pixels");
 }

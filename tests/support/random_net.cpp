@@ -33,6 +33,11 @@ class NetWriter {
       if (!sided_ && random_.below(4) == 0) side_head(end);
     }
     if (random_.below(4) == 0) end = dense_stage(end);
+    if (!sided_ && random_.below(4) == 0) {  // a dense layer that both heads read
+      end = layer(layer(end, "dense, units: 6"), "tanh");
+      end = {end.layer, 6, 1, 1};
+      side_head(end);
+    }
     end = layer(end, "dense, units: 3");
     layer(end, "softmax_cross_entropy");
     return text_;
@@ -86,19 +91,32 @@ class NetWriter {
 
   /// Adds a layer that treats each channel by itself.
   End channelwise(const End& from) {
-    static const std::array<std::string, 8> kTypes{"tanh",
-                                                   "sigmoid",
-                                                   "relu",
-                                                   "leaky_relu, slope: 0.2",
-                                                   "prelu",
-                                                   "batch_norm",
-                                                   "dropout, rate: 0.25",
-                                                   "batch_norm, momentum: 0.5"};
+    static const std::array<std::string, 14> kTypes{"tanh",
+                                                    "sigmoid",
+                                                    "relu",
+                                                    "leaky_relu, slope: 0.2",
+                                                    "prelu",
+                                                    "batch_norm",
+                                                    "dropout, rate: 0.25",
+                                                    "dropout, rate: 0.25, spatial: true",
+                                                    "batch_norm, momentum: 0.5",
+                                                    "mish",
+                                                    "celu, alpha: 0.5",
+                                                    "gelu, approximate: tanh",
+                                                    "gelu",
+                                                    "silu"};
     return layer(from, kTypes[random_.below(kTypes.size())]);
   }
   End pooling(const End& from) {
     if (std::min(from.height, from.width) < 4) return channelwise(from);
     const int stride = between(1, 2);
+    if (random_.below(4) == 0) {
+      End dilated =
+          layer(from, fmt::format("max_pool, kernel: 2, stride: {}, pad: [1, 0, 0, 1], dilation: [3, 2]", stride));
+      dilated.height = (from.height + 1 - 4) / stride + 1;
+      dilated.width = (from.width + 1 - 3) / stride + 1;
+      return dilated;
+    }
     if (random_.below(3) == 0) {
       End padded = layer(
           from, fmt::format("average_pool, kernel: 3, stride: {}, pad: [1, 0, 0, 1], count_padding: true", stride));

@@ -178,6 +178,7 @@ std::vector<StageCase> make_cases() {
       whole("TwoPools", {2, 3, 14, 14, 6}, square(3), {relu, kMax2, kAverage2}),
       whole("SigmoidThenMaxPool", {2, 3, 10, 10, 6}, square(3), {Activation::sigmoid, kMax2}),
       whole("Dropout", {2, 3, 8, 8, 6}, square(3), {relu, Dropout{0.3F, 2}}),
+      whole("SpatialDropout", {4, 3, 8, 7, 20}, square(3), {relu, Dropout{0.4F, 2, true}, Dropout{0.25F, 1}}),
       whole("DropoutThenPool", {2, 3, 8, 8, 6}, square(3), {Dropout{0.5F, 0}, kMax2, relu, Dropout{0.2F, 1}}),
       whole("LargerBatch", {7, 8, 6, 6, 16}, square(3, 1, 1), {relu, kMax2}),
       whole("Blocked", {3, 32, 8, 8, 32}, square(3, 1, 1), {relu, kMax2}),
@@ -223,6 +224,7 @@ std::vector<StageCase> make_cases() {
       part("ShardWithBatchNorm", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, relu, kMax2}, {7, 6}),
       part("ShardInTheMiddle", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, kMax2}, {7, 6}),
       part("ShardOfOneFilter", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, Dropout{0.4F, 1}}, {19, 1}),
+      part("ShardWithSpatialDropout", {3, 5, 9, 9, 20}, square(3), {Dropout{0.5F, 1, true}, Activation::tanh}, {3, 11}),
       part("ShardWithDropout", {2, 5, 9, 9, 20}, square(3), {kAverage2, Dropout{0.4F, 1}, Activation::tanh}, {3, 11}),
   };
 }

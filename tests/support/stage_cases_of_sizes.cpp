@@ -11,6 +11,11 @@ Convolution dilated(Convolution conv, int rows, int columns) {
   return conv;
 }
 
+constexpr Pooling kDilatedMax{
+    .kernel_h = 3, .kernel_w = 2, .stride_h = 1, .stride_w = 2, .pad = {2, 1, 1, 3}, .dilation_h = 2, .dilation_w = 3};
+constexpr Pooling kDilatedMax2{
+    .kernel_h = 2, .kernel_w = 2, .stride_h = 1, .stride_w = 1, .pad = {}, .dilation_h = 2, .dilation_w = 2};
+
 }  // namespace
 
 std::vector<StageCase> dilated_cases() {
@@ -33,6 +38,11 @@ std::vector<StageCase> dilated_cases() {
             {norm, relu}),
       part("DilatedShard", {2, 5, 9, 9, 20}, dilated(square(3, 1, 1), 1, 3), {relu, kMax2}, {7, 6}),
       part("DilatedPartsOfGroups", {3, 12, 9, 9, 20}, dilated(in_groups(square(3, 1, 2), 4), 2, 2), {relu}, {3, 14}),
+      whole("DilatedMaxPool", {2, 3, 11, 9, 6}, square(3, 1, 1), {relu, kDilatedMax}),
+      whole("DilatedMaxPoolOfBlocks", {2, 32, 9, 8, 32}, square(3, 1, 1), {kDilatedMax, relu, kDilatedMax2}),
+      whole("DilatedMaxPoolInPlaceOfAFusedOne", {2, 3, 8, 8, 20}, square(3, 1, 1), {relu, kDilatedMax2}),
+      whole("DilatedMaxPoolAfterBatchNorm", {3, 4, 7, 9, 20}, without_bias(square(3, 1, 1)), {norm, relu, kDilatedMax}),
+      weightless("DilatedMaxPoolOfChannels", StageKind::channels, {3, 11, 9, 8, 0}, {kDilatedMax}, {3, 5}),
   };
 }
 

@@ -27,11 +27,12 @@ Stage sample_stage() {
                    .dilation_h = 2,
                    .dilation_w = 3},
           .after = {Activation{Activation::Kind::leaky_relu, 0.125F},
-                    Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3},
+                    Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3, true},
                     BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F, .rate = 0.75F},
                     Activation{Activation::Kind::clip, -0.5F, 6.0F}, Activation{Activation::Kind::celu, 0.5F},
                     Multiply{{{Source::kZeros, {0, 7}}}, true},
-                    Pooling{.kind = PoolKind::average_with_padding, .kernel_h = 1, .kernel_w = 1}},
+                    Pooling{.kind = PoolKind::average_with_padding, .kernel_h = 1, .kernel_w = 1},
+                    Pooling{.kernel_h = 1, .kernel_w = 1, .pad = {}, .dilation_h = 5, .dilation_w = 6}},
           .moments = 2,
           .shuffle = 3,
           .group_norm = {.groups = 4, .epsilon = 0.125F, .by_position = true},
@@ -248,6 +249,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"PadNotSmaller", calibrate([](Calibrate& m) { m.stage.conv.pad.top = 5; }), "padding"},
         BadMessage{"ZeroDilation", calibrate([](Calibrate& m) { m.stage.conv.dilation_h = 0; }), "the dilation 0"},
         BadMessage{"HugeDilation", calibrate([](Calibrate& m) { m.stage.conv.dilation_w = 1 << 30; }), "the dilation"},
+        BadMessage{"DilatedAverage", calibrate([](Calibrate& m) {
+                     m.stage.after = {Pooling{.kind = PoolKind::average, .pad = {}, .dilation_h = 2}};
+                   }),
+                   "only max pooling"},
+        BadMessage{"PoolingOfPadding", calibrate([](Calibrate& m) {
+                     m.stage = stage_without_weights("pool", StageKind::channels, 6, 2, 2);
+                     m.stage.after = {Pooling{.pad = {1, 0, 5, 0}, .dilation_h = 6, .dilation_w = 1}};
+                   }),
+                   "has no element"},
         BadMessage{"NormOfNoGroups", calibrate([](Calibrate& m) {
                      m.stage = stage_without_weights("norm", StageKind::group_norm, 6, 2, 2);
                      m.stage.group_norm.groups = 0;
