@@ -30,6 +30,27 @@ void validate(const std::vector<ChannelScale>& scales) {
   }
 }
 
+void move_image(std::span<const std::uint8_t> image, const Shape& shape, const ImageView& view,
+                std::span<const std::uint8_t> fill, std::span<std::uint8_t> to) {
+  invariant(image.size() == shape.sample_size() && to.size() == image.size() &&
+                fill.size() == static_cast<std::size_t>(shape.c),
+            "a view has the shape of its image, and each channel has a pixel for the outside");
+  std::uint8_t* next = to.data();
+  for (int c = 0; c < shape.c; ++c) {
+    const std::uint8_t* map = image.data() + static_cast<std::ptrdiff_t>(c) * shape.h * shape.w;
+    for (int y = 0; y < shape.h; ++y) {
+      const int from_y = y + view.down;
+      const bool inside = from_y >= 0 && from_y < shape.h;
+      for (int x = 0; x < shape.w; ++x) {
+        const int from_x = (view.flip ? shape.w - 1 - x : x) + view.right;
+        *next++ = inside && from_x >= 0 && from_x < shape.w
+                      ? map[static_cast<std::ptrdiff_t>(from_y) * shape.w + from_x]
+                      : fill[static_cast<std::size_t>(c)];
+      }
+    }
+  }
+}
+
 Images noise_images(const Shape& shape, std::uint64_t seed, std::uint64_t stream) {
   Images images{Pixels(shape), std::vector<ChannelScale>(static_cast<std::size_t>(shape.c), {0.5, 0.5})};
   Random random(seed, stream);

@@ -25,12 +25,35 @@ struct ChannelScale {
 /// NaN.
 void validate(const std::vector<ChannelScale>& scales);
 
+/// How a sample is cut from an image: the image is moved by some rows and columns, and mirrored before that.
+struct ImageView {
+  int down = 0;   ///< row of the image at the top of the sample
+  int right = 0;  ///< column of the image, or of the mirrored image, at the left of the sample
+  bool flip = false;
+  bool operator==(const ImageView&) const = default;
+};
+
+/// The image of which a sample is a view.
+struct Original {
+  std::span<const std::uint8_t> pixels = {};  ///< (channel, row, column); empty if the sample is its own original
+  ImageView view = {};
+};
+
 /// The images of a batch. A net computes on their normalised pixels.
 struct Images {
   Pixels pixels;
   std::vector<ChannelScale> scales;  ///< one for each channel
+  /// For each sample, the image from which it was cut, if batches to come will have the same image again; else empty. The memory
+  /// is that of the data set.
+  std::vector<Original> originals = {};
+  std::vector<std::uint8_t> fill = {};  ///< with originals: the pixel outside of an image, for each channel
   const Shape& shape() const { return pixels.shape(); }
 };
+
+/// Writes the view of an image with `shape.c` channels, `shape.h` rows and `shape.w` columns to `to`, which has the same shape.
+/// Pixels outside of the image are those of `fill`.
+void move_image(std::span<const std::uint8_t> image, const Shape& shape, const ImageView& view,
+                std::span<const std::uint8_t> fill, std::span<std::uint8_t> to);
 
 /// Returns images of noise for measurements; their normalised values are uniform from -1 to 1. `seed` and `stream`
 /// choose the random numbers, as for Random.

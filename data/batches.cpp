@@ -133,14 +133,26 @@ int Batches::fill(int epoch, int index, Images& images, std::vector<int>& labels
   const int first = index * batch_;
   const int valid = std::min(batch_, images_.count() - first);
   labels.assign(static_cast<std::size_t>(batch_), 0);
+  images.fill = means_;
+  images.originals.assign(repeats() ? static_cast<std::size_t>(batch_) : 0, Original());
   for (int i = 0; i < valid; ++i) {
     const int image = order_[first + i];
     labels[i] = images_.labels[image];
-    if (images_.files.empty()) write_image(image, epoch, images.pixels.sample(i));
+    if (!images_.files.empty()) continue;
+    const Original original = write_image(image, epoch, images.pixels.sample(i));
+    if (!images.originals.empty()) images.originals[static_cast<std::size_t>(i)] = original;
   }
   if (!images_.files.empty()) take_photographs({epoch, index}, images.pixels);
   std::ranges::fill(images.pixels.samples(valid, batch_ - valid), std::uint8_t{0});
   return valid;
+}
+
+/// Whether the originals of samples come again. Pixels whose colours are changed or which are scaled to other sizes are new in
+/// each epoch, and so are parts of photographs.
+bool Batches::repeats() const {
+  const bool cut = !images_.files.empty() && augment_.crop > 0;
+  const bool mixed = part_ == Part::training && augment_.mixup > 0.0;
+  return !(cut || mixed || augment_.resized_crop > 0.0 || augment_.jitters() || augment_.cutout > 0);
 }
 
 Mixture Batches::mix(int epoch, int index, Images& images, std::span<const int> classes) const {
@@ -212,37 +224,28 @@ void Batches::change(Random& random, std::span<std::uint8_t> pixels) const {
   if (augment_.cutout > 0) cut_square_out(pixels, images_.shape, augment_.cutout, means_, random);
 }
 
-void Batches::write_image(int image, int epoch, std::span<std::uint8_t> pixels) const {
+/// Writes a sample, and returns the image of which it is a view. Colours may be changed afterwards; see repeats().
+Original Batches::write_image(int image, int epoch, std::span<std::uint8_t> pixels) const {
   const FeatureShape& shape = images_.shape;
   Random random = drawn_for(seed_, epoch, image);
-  const std::uint8_t* from =
-      images_.pixels.data() + static_cast<std::size_t>(image) * static_cast<std::size_t>(shape.size());
-  const bool flip = augment_.flip && random.below(2) == 1;
+  const auto size = static_cast<std::size_t>(shape.size());
+  const std::span<const std::uint8_t> from =
+      std::span(images_.pixels).subspan(static_cast<std::size_t>(image) * size, size);
+  ImageView view{.flip = augment_.flip && random.below(2) == 1};
   if (augment_.resized_crop > 0.0) {
-    write_part(picture_of(from, shape), flip, random, pixels);
-    return change(random, pixels);
+    write_part(picture_of(from.data(), shape), view.flip, random, pixels);
+    change(random, pixels);
+    return {};
   }
-  int down = 0;
-  int right = 0;
   if (augment_.flip || augment_.crop > 0) {
     const auto range = static_cast<std::uint32_t>(2 * augment_.crop + 1);
-    down = static_cast<int>(random.below(range)) - augment_.crop;
-    right = static_cast<int>(random.below(range)) - augment_.crop;
+    view.down = static_cast<int>(random.below(range)) - augment_.crop;
+    view.right = static_cast<int>(random.below(range)) - augment_.crop;
   }
-  std::uint8_t* to = pixels.data();
-  for (int c = 0; c < shape.channels; ++c) {
-    const std::uint8_t* map = from + static_cast<std::ptrdiff_t>(c) * shape.height * shape.width;
-    for (int y = 0; y < shape.height; ++y) {
-      const int source_y = y + down;
-      const bool inside = source_y >= 0 && source_y < shape.height;
-      for (int x = 0; x < shape.width; ++x) {
-        const int source_x = (flip ? shape.width - 1 - x : x) + right;
-        // The mean colour outside the image leaves the mean of the batch as it is, and is a byte like every pixel.
-        *to++ = inside && source_x >= 0 && source_x < shape.width ? map[source_y * shape.width + source_x] : means_[c];
-      }
-    }
-  }
+  // The mean colour outside the image leaves the mean of the batch as it is, and is a byte like every pixel.
+  move_image(from, {1, shape.channels, shape.height, shape.width}, view, means_, pixels);
   change(random, pixels);
+  return {.pixels = from, .view = view};
 }
 
 }  // namespace convoy

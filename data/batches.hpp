@@ -46,8 +46,8 @@ class Batches {
   /// A batch of black images, for fill(), with the scales of this set.
   Images blank() const;
   /// Writes the pixels of batch `index` of epoch `epoch`, both counted from 0, to images made by blank(). Returns the number
-  /// of samples that are images of the set; those after them are black. Throws Error naming a photograph that cannot be
-  /// decoded.
+  /// of samples that are images of the set; those after them are black. Names the originals of the samples, unless each sample
+  /// is changed so much that it will not come again. Throws Error naming a photograph that cannot be decoded.
   int fill(int epoch, int index, Images& images, std::vector<int>& labels) const;
   /// If augment.mixup is set, mixes each image of a training batch, which fill() wrote, with an image of the same batch; else
   /// it changes nothing. `classes` has the classes that fill() gave.
@@ -67,7 +67,8 @@ class Batches {
   std::vector<int> images_of(Place place) const;
   void take_photographs(Place place, Pixels& pixels) const;
   Pixels decoded(Place place) const;
-  void write_image(int image, int epoch, std::span<std::uint8_t> pixels) const;
+  Original write_image(int image, int epoch, std::span<std::uint8_t> pixels) const;
+  bool repeats() const;
   void write_photograph(int image, int epoch, std::span<std::uint8_t> to) const;
   void write_part(const Picture& picture, bool flip, Random& random, std::span<std::uint8_t> to) const;
   void change(Random& random, std::span<std::uint8_t> pixels) const;

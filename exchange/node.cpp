@@ -244,6 +244,16 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   if (flight.received == values_of(sent, trunk())) take_whole(index);
 }
 
+const Task* Node::images_due(int from, int index, bool next) const {
+  if (index < 0 || (!next && !schedule_.has_begun())) return nullptr;
+  const std::vector<Task>& tasks = next ? graph().tasks : schedule_.graph().tasks;
+  if (static_cast<std::size_t>(index) >= tasks.size()) return nullptr;
+  const Task& sent = tasks[static_cast<std::size_t>(index)];
+  const bool begun = !next && (schedule_.is_done(index) || flights_.contains(index));
+  const bool whole = sent.filters == FilterRange{0, trunk().front().channels};
+  return carries_images(sent) && sent.node == from && sent.to == plan_.index && whole && !begun ? &sent : nullptr;
+}
+
 /// Takes values of one node's part of a gradient.
 void Node::take_part(int index, const Bytes& bytes) {
   const Task& sent = schedule_.task(index);

@@ -61,6 +61,11 @@ class Node {
   /// Takes the next values of a send task from node `from`. Throws Error if this step has no such task or other values
   /// are due.
   void receive(int from, int task, std::size_t first, const Bytes& bytes);
+  /// A task of the current step.
+  const Task& task(int index) const { return schedule_.task(index); }
+  /// The send of whole images from node `from` to this one with this index, in the current step or with `next` in the training
+  /// step after it. Null if there is none, or if its values have begun to arrive.
+  const Task* images_due(int from, int index, bool next) const;
   /// Takes a grant from the master: one more parcel with a part of a gradient may be sent.
   void grant() { finish_all(outbox_.take_credit()); }
   /// Runs the first ready task. Returns false if no task is ready.

@@ -65,6 +65,7 @@ struct Options {
   std::string device = "auto";
   std::string memory;
   std::string cache;
+  std::string keep_images;
   std::string key;
   std::string key_file;
   bool insecure = false;
@@ -85,6 +86,18 @@ std::string key_in(const std::string& file) {
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
+/// The bytes of images that a slave may keep in memory.
+std::size_t bytes_of_images(const std::string& text) {
+  constexpr std::size_t kMost = std::size_t{512} << 20;
+  constexpr std::size_t kPart = 8;
+  if (text == "none") return 0;
+  if (!text.empty()) return parse_memory(text);
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page = sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page <= 0) return kMost / kPart;
+  return std::min(kMost, static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) / kPart);
+}
+
 void define(CLI::App& app, Options& options) {
   app.add_option(
       "master", options.slave.master,
@@ -102,8 +115,14 @@ void define(CLI::App& app, Options& options) {
       "device that computes, or several separated by commas, each a slave of its own; see --list-devices");
   app.add_option(
       "--cache", options.cache,
-      "folder that keeps the weights with which a run began, so that they need not travel again after a restart; with "
-      "none, the slave keeps neither weights nor times of stages on disk (default: ~/.cache/convoy/states)");
+      "folder that keeps the weights with which a run began, and images, so that they need not travel again after a "
+      "restart; with none, the slave keeps neither these nor times of stages on disk (default: "
+      "~/.cache/convoy/states)");
+  app.add_option(
+         "--keep-images", options.keep_images,
+         "memory for images that this slave keeps, so that jobs need not send them again; the folder of --cache "
+         "takes as much of them; with none it keeps no images (default: 512MiB, or 1/8 of the memory if less)")
+      ->check(readable([](const std::string& text) { bytes_of_images(text); }));
   define_memory_option(app, options.memory,
                        "largest memory that shards may take, for example 2GiB (default: 3/4 of the memory available)");
   app.add_option("--name", options.slave.name, "name of this slave, at most 64 bytes (default: HOST-PID)");
@@ -154,6 +173,9 @@ void serve_on(Options options, const std::string& device_name) {
   const auto device = make_device(device_name, options.device_options);
   if (!options.insecure) options.slave.key = join_key_of(options);
   options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
+  options.slave.images = options.cache.empty() ? cache_folder("images") : options.slave.cache / "images";
+  if (options.cache == "none") options.slave.images.clear();
+  options.slave.keep_images = bytes_of_images(options.keep_images);
   if (options.cache == "none" || device->info().paced) options.slave.cache.clear();  // a paced device keeps no weights
   if (options.cache != "none") options.slave.times = cache_folder("times");
   const auto machine = energy::this_machine();

@@ -9,6 +9,7 @@
 #include "core/output.hpp"
 #include "core/text.hpp"
 #include "devices/same_bits.hpp"
+#include "slave/image_store.hpp"
 #include "slave/session.hpp"
 #include "slave/state_cache.hpp"
 #include "wire/beacon.hpp"
@@ -76,11 +77,12 @@ std::string waiting(const SlaveOptions& options) {
   return options.once ? "" : "; waiting for the next run " + place(options);
 }
 
-wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, bool same_bits,
+wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, bool same_bits, bool keeps_images,
                      const wire::ClientLink& link) {
   std::vector<std::string> capabilities{wire::kSixteenBits};
   if (info.paced) capabilities.emplace_back(wire::kPaced);
   if (same_bits) capabilities.emplace_back(wire::kSameBits);
+  if (keeps_images) capabilities.emplace_back(wire::kKeepsImages);
   return {.version = wire::kProtocolVersion,
           .name = options.name,
           .device = info.description,
@@ -129,6 +131,7 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
 /// What a slave keeps from one run to the next.
 struct Memory {
   StateCache cache;
+  ImageStore images;
   Reporter reporter;
   bool same_bits;                                 ///< updates_to_same_bits(), of its device
   std::optional<wire::MasterSearch> search = {};  ///< where no address of a master is given
@@ -145,7 +148,7 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
   if (search) reporter.trouble("found the master at " + *master);
   const std::unique_ptr<wire::ClientLink> made = network.connect(*master, {.join_key = options.key}, options.peer_port);
   wire::ClientLink& link = *made;
-  const wire::Hello hello = hello_of(options, device.info(), memory.same_bits, link);
+  const wire::Hello hello = hello_of(options, device.info(), memory.same_bits, memory.images.keeps_any(), link);
   const auto patience = search ? Clock::now() + kBeaconPatience : wire::Deadline::max();
   energy::RunEnergy energy(options.sampler, options.no_meter);
   const std::optional<std::string> run = join(link, hello, stop, reporter, patience);
@@ -153,10 +156,11 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
   energy.end_idle();
   in_run = true;
   reporter.joined(fmt::format("joined the run of net {} as {}", *run, options.name));
-  Session session(link, device, options.memory, memory.cache, &energy, options.times);
+  Session session(link, device, options.memory, memory.cache, &energy, options.times, &memory.images);
   const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
     reporter.event("leaving: the master takes the shards back after this step; press Ctrl-C again to leave at once");
   });
+  memory.images.save();
   if (!reason) {
     link.send(Channel::control, {wire::Bye{"stopped by its user"}, {}}, Clock::now() + kTick);
     return false;
@@ -169,8 +173,12 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
 }  // namespace
 
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, wire::Network& network) {
-  Memory memory{
-      .cache = StateCache(options.cache), .reporter = Reporter(options), .same_bits = updates_to_same_bits(device)};
+  // The images of a run on a paced device have no meaning, and their transfer is what the run measures.
+  const std::size_t images = device.info().paced ? 0 : options.keep_images;
+  Memory memory{.cache = StateCache(options.cache),
+                .images = ImageStore(options.images, {.memory = images, .disk = images}),
+                .reporter = Reporter(options),
+                .same_bits = updates_to_same_bits(device)};
   memory.reporter.event(
       fmt::format("slave {}: {}; waiting for a master {}", options.name, device.info().description, place(options)));
   if (options.master.empty()) memory.search.emplace(*options.key);

@@ -21,8 +21,11 @@ struct SlaveOptions {
   std::size_t memory = 0;                 ///< bytes that shards may take; 0 for no bound
   std::optional<wire::JoinKey> key = {};  ///< without it, links are neither encrypted nor authenticated
   int peer_port = 0;                      ///< TCP port at which to listen for other slaves; 0 for any free port
-  std::filesystem::path cache = {};    ///< folder in which states of filters are kept for later starts; empty for none
-  std::filesystem::path times = {};    ///< folder of known_times(), for later starts; empty for none
+  std::filesystem::path cache = {};   ///< folder in which states of filters are kept for later starts; empty for none
+  std::filesystem::path times = {};   ///< folder of known_times(), for later starts; empty for none
+  std::filesystem::path images = {};  ///< folder in which images are kept for later starts; empty for none
+  std::size_t keep_images = std::size_t{64}
+                            << 20;     ///< bytes of images in memory, and as many in the folder; 0 for none
   bool once = false;                   ///< whether to end after the first run
   energy::Sampler* sampler = nullptr;  ///< reads the machine's meter, and outlives the call; null if there is none
   std::string no_meter = {};           ///< why there is no meter, for the master's user

@@ -18,13 +18,14 @@ constexpr auto kSignInterval = 500ms;
 }  // namespace
 
 Session::Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache,
-                 energy::RunEnergy* energy, const std::filesystem::path& times)
+                 energy::RunEnergy* energy, const std::filesystem::path& times, ImageStore* images)
     : link_(link),
       device_(device),
       memory_(memory),
       cache_(cache),
       energy_(energy),
       known_times_(known_times(device, times)),
+      images_(images),
       sign_(Clock::now()) {}
 
 std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::chrono::milliseconds patience,
@@ -140,6 +141,7 @@ void Session::take_from_master(const wire::Envelope& envelope) {
                                            wire::name_of(message)));
     }
   }
+  if (piece != nullptr && take_original(*piece, envelope.payload)) return;
   if (piece != nullptr) return receive(node().graph().master, *piece, envelope.payload);
   std::visit([this](const auto& each) { on(each); }, message);
 }

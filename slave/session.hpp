@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "devices/known_times.hpp"
 #include "energy/run_energy.hpp"
 #include "exchange/node.hpp"
+#include "slave/coming_images.hpp"
 #include "slave/loading_state.hpp"
 #include "slave/moving_states.hpp"
 #include "slave/state_cache.hpp"
@@ -25,8 +27,9 @@ class Session {
  public:
   /// `memory` is the largest number of bytes that shards may take, or 0 for no bound. Link, device and cache must
   /// outlive the session. `energy` may be null; then Dones say nothing of energy. Timings are kept in the folder `times`.
+  /// `images` may be null; then the slave keeps no images, and must not have said that it does.
   Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache,
-          energy::RunEnergy* energy = nullptr, const std::filesystem::path& times = {});
+          energy::RunEnergy* energy = nullptr, const std::filesystem::path& times = {}, ImageStore* images = nullptr);
 
   /// Serves until the master says Bye, and returns its reason. Once `stop` is set, calls `leaving` and asks the master
   /// to do without this slave. If the master has not said Bye within `patience` after this, returns nothing; the caller
@@ -56,6 +59,9 @@ class Session {
   void expect_moments_for(const UpdateStep& step);
   void expect_scales_for_images(const StepWork& work);
   void on(const wire::Snapshot& task);
+  void on(const wire::Originals& originals);
+  bool take_original(const wire::Piece& piece, const wire::Payload& payload);
+  void give_images(std::uint64_t step, std::uint32_t task);
   void on(const wire::Credit& credit);
   void on(const wire::Ping&) {}
   /// A master that was busy answers each of the Hellos that it finds.
@@ -107,6 +113,7 @@ class Session {
   StateCache& cache_;
   energy::RunEnergy* energy_;
   KnownTimes known_times_;
+  ImageStore* images_;
   std::unique_ptr<Node> node_;
   int index_ = 0;  ///< index of node_ in the plan's graph
   std::vector<std::string> members_;
@@ -124,6 +131,8 @@ class Session {
   bool move_owed_ = false;          ///< whether Done is due when moving_ is complete
   std::optional<wire::Step> next_;  ///< the next step, which the master sent while this slave is in the step before
   wire::EarlyPieces early_;
+  /// Images that the master has offered and that are not all there, by step and task.
+  std::map<std::pair<std::uint64_t, std::uint32_t>, ComingImages> coming_;
   std::optional<HostTimes> host_;
   Stopwatch watch_;      ///< measures the time since the last event that times_ counts
   wire::Done times_;     ///< times since the last Done

@@ -33,6 +33,7 @@ void Session::on(const wire::Assign& task) {
   const std::vector<FilterState> kept = task.keep && same_trunk ? node_->updated_states() : std::vector<FilterState>();
   node_.reset();
   early_.clear();
+  coming_.clear();
   next_.reset();
   gradients_ = false;
   states_.clear();

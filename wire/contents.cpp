@@ -19,6 +19,11 @@ Content content_of(const std::vector<std::span<const float>>& values) {
   return {hash.high64, hash.low64};
 }
 
+Content content_of(std::span<const std::uint8_t> pixels) {
+  const XXH128_hash_t hash = XXH3_128bits(pixels.data(), pixels.size());
+  return {hash.high64, hash.low64};
+}
+
 std::vector<FilterRange> state_blocks(FilterRange filters) {
   constexpr int kBlock = 16;
   std::vector<FilterRange> blocks;

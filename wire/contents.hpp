@@ -1,4 +1,5 @@
-// Content hashes of filter states. A slave that still has a state with the same hash need not be sent the values again.
+// Content hashes of filter states and images. A slave that still has a state or an image with the same hash need not be sent it
+// again.
 #pragma once
 
 #include <compare>
@@ -23,6 +24,8 @@ struct Content {
 std::string to_text(const Content& content);
 
 Content content_of(const std::vector<std::span<const float>>& values);
+/// The hash of an image's pixels.
+Content content_of(std::span<const std::uint8_t> pixels);
 
 /// Cuts a range of filters into the blocks that are hashed: block ends are the multiples of 16 and the range's end.
 /// When shares change, most blocks stay the same.

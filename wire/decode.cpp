@@ -103,6 +103,46 @@ Piece read(const fb::Piece& t) {
           .first = within(t.first(), std::uint64_t{0}, kMostValues, "first value")};
 }
 
+Originals read(const fb::Originals& t) {
+  constexpr int kFarthest = 65536;
+  constexpr std::uint32_t kMostChannels = 1024;
+  Originals originals{
+      .step = t.step(), .task = within(t.task(), 0U, kMostTasks, "task"), .contents = {}, .views = {}, .fill = {}};
+  if (t.contents() == nullptr || t.contents()->size() == 0 || t.contents()->size() > kMostOriginals) {
+    fail("the Originals has no hashes, or more than {}", kMostOriginals);
+  }
+  expect_aligned<std::uint64_t>(*t.contents());
+  for (const fb::Content* each : *t.contents()) originals.contents.push_back({each->high(), each->low()});
+  if (t.views() == nullptr || t.views()->size() == 0) return originals;
+  if (t.views()->size() != t.contents()->size()) {
+    fail("the Originals has {} views of {} images", t.views()->size(), t.contents()->size());
+  }
+  expect_aligned<std::int32_t>(*t.views());
+  for (const fb::ImageView* each : *t.views()) {
+    originals.views.push_back({.down = within(each->down(), -kFarthest, kFarthest, "rows of a view"),
+                               .right = within(each->right(), -kFarthest, kFarthest, "columns of a view"),
+                               .flip = each->flip()});
+  }
+  if (t.fill() == nullptr || t.fill()->size() == 0 || t.fill()->size() > kMostChannels) {
+    fail("the Originals has no pixel for the outside of images, or more than {}", kMostChannels);
+  }
+  originals.fill.assign(t.fill()->begin(), t.fill()->end());
+  return originals;
+}
+
+Missing read(const fb::Missing& t) {
+  Missing missing{.step = t.step(), .task = within(t.task(), 0U, kMostTasks, "task"), .samples = {}};
+  if (t.samples() == nullptr || t.samples()->size() > kMostOriginals) {
+    fail("the Missing has no list of samples, or more than {}", kMostOriginals);
+  }
+  for (const std::uint32_t sample : *t.samples()) {
+    if (!missing.samples.empty() && sample <= missing.samples.back())
+      fail("sample {} follows sample {}; samples must ascend", sample, missing.samples.back());
+    missing.samples.push_back(sample);
+  }
+  return missing;
+}
+
 MachineEnergy read(const fb::Energy& t) {
   return {.meter = text(t.meter(), "meter"),
           .scope = text(t.scope(), "scope"),
@@ -201,6 +241,8 @@ Message read(const fb::Header& header) {
     case fb::Body::Snapshot: return read_state_of<Snapshot>(*header.body_as_Snapshot());
     case fb::Body::Piece: return read(*header.body_as_Piece());
     case fb::Body::Credit: return Credit{within(header.body_as_Credit()->pieces(), 1U, 1U << 20, "credit")};
+    case fb::Body::Originals: return read(*header.body_as_Originals());
+    case fb::Body::Missing: return read(*header.body_as_Missing());
     case fb::Body::Done: return read(*header.body_as_Done());
     case fb::Body::Failed: return Failed{text(header.body_as_Failed()->reason(), "reason")};
     case fb::Body::Unreached: return Unreached{texts(header.body_as_Unreached()->peers(), kMostMembers, "peers")};
@@ -238,9 +280,9 @@ Message decode(std::span<const std::byte> bytes) {
 
 std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
-      "Hello",     "Welcome", "Refused",  "Bye",      "Ping",   "Attach",  "Calibrate", "Calibrated",
-      "Assign",    "Load",    "Step",     "Snapshot", "Piece",  "Credit",  "Done",      "Failed",
-      "Unreached", "Probe",   "Assigned", "Leaving",  "Probed", "Squares", "Move",      "Wanted"};
+      "Hello",    "Welcome", "Refused",  "Bye",     "Ping",   "Attach", "Calibrate", "Calibrated", "Assign",
+      "Load",     "Step",    "Snapshot", "Piece",   "Credit", "Done",   "Failed",    "Unreached",  "Probe",
+      "Assigned", "Leaving", "Probed",   "Squares", "Move",   "Wanted", "Originals", "Missing"};
   return kNames[message.index()];
 }
 

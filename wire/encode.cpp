@@ -198,6 +198,20 @@ struct BodyEncoder {
   Result operator()(const Piece& m) const {
     return {fb::Body::Piece, fb::CreatePiece(builder, m.step, m.task, m.first).Union()};
   }
+  Result operator()(const Originals& m) const {
+    std::vector<fb::Content> each;
+    for (const Content& content : m.contents) each.emplace_back(content.high, content.low);
+    const auto contents = builder.CreateVectorOfStructs(each);
+    std::vector<fb::ImageView> all;
+    for (const ImageView& view : m.views) all.emplace_back(view.down, view.right, view.flip);
+    const auto views = builder.CreateVectorOfStructs(all);
+    const auto fill = builder.CreateVector(m.fill);
+    return {fb::Body::Originals, fb::CreateOriginals(builder, m.step, m.task, contents, views, fill).Union()};
+  }
+  Result operator()(const Missing& m) const {
+    const auto samples = builder.CreateVector(m.samples);
+    return {fb::Body::Missing, fb::CreateMissing(builder, m.step, m.task, samples).Union()};
+  }
   Result operator()(const Credit& m) const { return {fb::Body::Credit, fb::CreateCredit(builder, m.pieces).Union()}; }
   flatbuffers::Offset<fb::Energy> energy_of(const MachineEnergy& m) const {
     const auto meter = builder.CreateString(m.meter);

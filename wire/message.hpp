@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/images.hpp"
 #include "core/machine_energy.hpp"
 #include "core/step_work.hpp"
 #include "plan/plan.hpp"
@@ -23,6 +24,10 @@ inline constexpr const char* kSixteenBits = "16-bit-wire";
 inline constexpr const char* kPaced = "paced";
 /// Says that the slave's device updates weights to the same bits as others (devices/same_bits.hpp).
 inline constexpr const char* kSameBits = "same-bits";
+/// Says that the slave keeps images by their contents, so that images that it has need not be sent again.
+inline constexpr const char* kKeepsImages = "keeps-images";
+/// The most images that one Originals may name.
+inline constexpr std::size_t kMostOriginals = 16384;
 /// The largest payload of a Piece, in bytes; a larger tensor travels as several Pieces.
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
@@ -36,7 +41,7 @@ struct Hello {
   std::uint32_t threads = 1;
   std::uint64_t memory = 0;               ///< bytes that shards may use; 0 for no bound
   std::uint32_t filter_block = 1;         ///< DeviceInfo::filter_block
-  std::vector<std::string> capabilities;  ///< kSixteenBits, kPaced, kSameBits
+  std::vector<std::string> capabilities;  ///< kSixteenBits, kPaced, kSameBits, kKeepsImages
   std::uint32_t peer_port = 0;            ///< TCP port at which it listens for other slaves; 0 for none
   std::string peer_key;                   ///< public key towards other slaves, in Z85; empty without encryption
 };
@@ -157,6 +162,22 @@ struct Piece {
   std::uint64_t first = 0;
   bool operator==(const Piece&) const = default;
 };
+/// Master to slave that keeps images, in the place of the Pieces of a task of the graph that sends images: the contents of the
+/// images of which the samples are views. Answered by Missing.
+struct Originals {
+  std::uint64_t step = 0;
+  std::uint32_t task = 0;
+  std::vector<Content> contents = {};   ///< for each sample, the hash of its original's pixels
+  std::vector<ImageView> views = {};    ///< for each sample; empty if samples are their originals
+  std::vector<std::uint8_t> fill = {};  ///< with views: for each channel, the pixel outside of an image
+};
+/// Slave to master: the samples whose originals it lacks. The master sends these originals as Pieces of the task, one after
+/// another; Piece::first counts their pixels.
+struct Missing {
+  std::uint64_t step = 0;
+  std::uint32_t task = 0;
+  std::vector<std::uint32_t> samples = {};  ///< indices into Originals::contents, ascending
+};
 /// Master to slave, in a star: the slave may send `pieces` more Pieces of input gradients.
 struct Credit {
   std::uint32_t pieces = 0;
@@ -191,9 +212,9 @@ struct Probed {
   HostSpeed host;
 };
 
-using Message =
-    std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step, Snapshot, Piece,
-                 Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed, Squares, Move, Wanted>;
+using Message = std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step,
+                             Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed,
+                             Squares, Move, Wanted, Originals, Missing>;
 
 /// The name of a message's kind, such as "Piece", for texts for people.
 std::string name_of(const Message& message);

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -46,7 +47,8 @@ struct Switchboard::Inbox {
   std::set<std::string> names;
   std::deque<ServerLink::From> messages;
   std::size_t bytes = 0;
-  bool joined = false;
+  std::map<std::string, std::string> said_hello;  ///< name of each slave, by the id of its connections
+  std::set<std::string> joined;                   ///< names of slaves that have sent data
   std::condition_variable arrived;
 };
 
@@ -137,6 +139,7 @@ void Switchboard::State::take_hello(ServerLink::From from, const Hello& hello) {
     if (!line->names.contains(hello.name)) continue;
     asking.erase(hello.name);
     peers[from.peer] = line;
+    line->said_hello[from.peer] = hello.name;
     return deliver(*line, std::move(from));
   }
   const auto other = asking.find(hello.name);
@@ -164,7 +167,7 @@ void Switchboard::State::deliver(Inbox& inbox, ServerLink::From&& from) {
   const std::size_t bytes = kBytesBesidePayload + from.envelope.payload.size();
   if (inbox.bytes + bytes > kMostUnread) return lose(from.peer);
   inbox.bytes += bytes;
-  if (from.channel == Channel::data) inbox.joined = true;
+  if (from.channel == Channel::data) inbox.joined.insert(inbox.said_hello[from.peer]);
   inbox.messages.push_back(std::move(from));
   inbox.arrived.notify_one();
 }
@@ -276,9 +279,11 @@ std::unique_ptr<ClientLink> Switchboard::Line::connect(const std::string& /*endp
   throw BrokenInvariant("a line of a switchboard is a master's, which connects to nobody");
 }
 
-bool Switchboard::Line::joined() const {
+std::vector<std::string> Switchboard::Line::absent() const {
   const std::lock_guard lock(state_->mutex);
-  return inbox_->joined;
+  std::vector<std::string> names;
+  std::ranges::set_difference(inbox_->names, inbox_->joined, std::back_inserter(names));
+  return names;
 }
 
 }  // namespace convoy::wire

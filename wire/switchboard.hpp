@@ -67,8 +67,8 @@ class Switchboard::Line final : public Network {
   /// Must not be called: the line is a master's.
   std::unique_ptr<ClientLink> connect(const std::string& endpoint, const LinkOptions& options, int peer_port) override;
 
-  /// Whether a slave has sent anything on its data connection, so that a run has welcomed it.
-  bool joined() const;
+  /// The slaves of the line's names that have sent nothing on their data connections, so that no run has welcomed them.
+  std::vector<std::string> absent() const;
 
  private:
   class Link;

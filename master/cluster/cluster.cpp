@@ -94,7 +94,7 @@ void Cluster::form_once() {
                            : "this machine goes on alone");
     return train_alone();
   }
-  const Work work{options_, cut_, net_.training.batch, *device_, heads_};
+  const Work work{options_, cut_, net_.training.batch, *device_, heads_, !options_.only_slaves};
   planned_ = plan_members(work, *crew_, observers_, planned_);
   if (planned_.fixed) {
     lobby_->guests().admit_only(planned_.fixed->members(),
@@ -123,6 +123,7 @@ void Cluster::execute() {
       patience_for(planned_.plan, profiles),
       Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>()}, on_plan);
   trunk->tell_energy_to(book_);
+  if (options_.keep_images) trunk->offer_images(image_bytes_);
   if (verifier_) {
     trunk->verify_with(*verifier_);
     tell_what_is_verified();

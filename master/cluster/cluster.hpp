@@ -48,6 +48,9 @@ class Cluster {
   /// The energy of each slave that has taken part.
   std::vector<MemberEnergy> energies() const { return book_.members(); }
 
+  /// The bytes of images that slaves needed, if the options let them keep images.
+  const ImageBytes& image_bytes() const { return image_bytes_; }
+
   /// The number of verifications that found slaves' work right; negative without --verify.
   long verified() const { return verifier_ ? verifier_->verified() : -1; }
 
@@ -90,6 +93,7 @@ class Cluster {
   HeadPlace heads_;
   std::optional<Verifier> verifier_;  ///< with --verify
   EnergyBook book_;
+  ImageBytes image_bytes_;
   std::shared_ptr<Lobby> lobby_;  ///< null in a run without slaves; all replicas of a run share it
   std::unique_ptr<Crew> crew_;    ///< null in a run without slaves
   Planned planned_;

@@ -23,10 +23,50 @@ void ClusterTrunk::send_all(const wire::Message& message) {
 
 void ClusterTrunk::carry(const Parcel& parcel) {
   if (verifier_ != nullptr) verifier_->see(parcel.task, parcel.first, parcel.bytes.values);
-  crew_.send(static_cast<std::size_t>(parcel.to), {wire::Piece{.step = ahead_ ? step_ : own_step_,
-                                                               .task = static_cast<std::uint32_t>(parcel.task),
-                                                               .first = parcel.first},
-                                                   wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
+  const std::uint64_t step = ahead_ ? step_ : own_step_;
+  if (image_bytes_ != nullptr && carry_offered(parcel, step)) return;
+  crew_.send(static_cast<std::size_t>(parcel.to),
+             {wire::Piece{.step = step, .task = static_cast<std::uint32_t>(parcel.task), .first = parcel.first},
+              wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
+}
+
+/// Handles a parcel with images for a slave that keeps images: with the first parcel of a send, the slave is offered the images of the
+/// send, and later parcels are dropped. Returns false for any other parcel.
+bool ClusterTrunk::carry_offered(const Parcel& parcel, std::uint64_t step) {
+  const auto slave = static_cast<std::size_t>(parcel.to);
+  const Task& sent = node_->task(parcel.task);  // images go ahead only from one training step to the next
+  if (!carries_images(sent)) return false;
+  const auto bytes = static_cast<double>(parcel.bytes.values.size());
+  if (parcel.first == 0) {
+    offering_ = false;
+    if (crew_.slaves()[slave].keeps_images) {
+      if (const auto offer = offers_.offer(slave, step, parcel.task, sent, micro_batch_size(plan_))) {
+        send(slave, *offer);
+        offering_ = true;
+      }
+    }
+  }
+  if (offering_) {
+    count_images(slave, step, -bytes);
+  } else {
+    image_bytes_->sent += bytes;
+  }
+  return offering_;
+}
+
+void ClusterTrunk::take_missing(std::size_t slave, const wire::Missing& missing) {
+  const ImageBytes bytes =
+      offers_.answer(slave, missing, [&](wire::Envelope&& piece) { crew_.send(slave, std::move(piece)); });
+  image_bytes_->sent += bytes.sent;
+  image_bytes_->kept += bytes.kept;
+  count_images(slave, missing.step, bytes.sent);
+}
+
+/// The bytes of a step were counted as if all images travelled.
+void ClusterTrunk::count_images(std::size_t slave, std::uint64_t step, double bytes) {
+  if (!given(step).counts) return;
+  times_[slave].received += bytes;
+  if (own_ != nullptr) times_.back().sent += bytes;
 }
 
 void ClusterTrunk::expect_all() {
@@ -187,6 +227,8 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     squares_[slave] = squares->sum;
   } else if (piece != nullptr) {
     judged(slave, [&] { take_piece(slave, *piece, envelope.payload); });
+  } else if (const auto* missing = std::get_if<wire::Missing>(&envelope.message)) {
+    judged(slave, [&] { take_missing(slave, *missing); });
   } else if (const auto* wanted = std::get_if<wire::Wanted>(&envelope.message)) {
     waited_ = {};
     judged(slave, [&] { times_[slave].states_received += static_cast<double>(states_->take_wanted(slave, *wanted)); });

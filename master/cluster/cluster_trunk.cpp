@@ -53,6 +53,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
   step_ = 0;
   own_step_ = 0;
   early_.clear();
+  offers_.clear();
   steps_.clear();
   longest_ = 0.0;
   longest_step_ = 0.0;
@@ -103,6 +104,7 @@ void ClusterTrunk::begin(const Images& images, const Pass& pass) {
   squares_due_ = pass.training && pass.squares;
   const StepWork work{.update = std::exchange(update_, std::nullopt), .pass = pass, .scales = images.scales};
   send_step(work);
+  if (image_bytes_ != nullptr) offers_.give(step_, images);
   if (pass.training) {
     trained_ = pass.step;
     ahead_ = true;

@@ -12,6 +12,7 @@
 #include "exchange/node.hpp"
 #include "master/cluster/crew.hpp"
 #include "master/cluster/energy_book.hpp"
+#include "master/cluster/image_offers.hpp"
 #include "master/cluster/state_transfer.hpp"
 #include "master/cluster/verifier.hpp"
 #include "plan/rebalance.hpp"
@@ -36,6 +37,10 @@ class ClusterTrunk : public Trunk {
 
   /// Has `book` take what slaves tell of their energy. It must outlive the trunk.
   void tell_energy_to(EnergyBook& book) { book_ = &book; }
+
+  /// From now on, slaves that keep images are sent only those images that they lack. `bytes` counts the images; it must outlive the
+  /// trunk.
+  void offer_images(ImageBytes& bytes) { image_bytes_ = &bytes; }
 
   /// Gives the slaves the step before they have finished the one before it, so that none of them waits for another.
   void begin(const Images& images, const Pass& pass) override;
@@ -82,6 +87,9 @@ class ClusterTrunk : public Trunk {
   void send(std::size_t slave, const wire::Message& message);
   void send_all(const wire::Message& message);
   void carry(const Parcel& parcel);
+  bool carry_offered(const Parcel& parcel, std::uint64_t step);
+  void take_missing(std::size_t slave, const wire::Missing& missing);
+  void count_images(std::size_t slave, std::uint64_t step, double bytes);
   /// Counts one more Done that every slave owes.
   void expect_all();
   /// Polls and waits until over() is true.
@@ -155,8 +163,11 @@ class ClusterTrunk : public Trunk {
   std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
   NumberType states_type_ = NumberType::fp32;            ///< see carry_states_in()
   bool collects_gradients_ = false;                      ///< whether they are gradients
-  EnergyBook* book_ = nullptr;                           ///< null if nobody asks for energy
-  Verifier* verifier_ = nullptr;                         ///< null without --verify
+  ImageBytes* image_bytes_ = nullptr;                    ///< null if slaves are sent all images
+  ImageOffers offers_;
+  bool offering_ = false;                ///< whether the images of the send in progress were offered
+  EnergyBook* book_ = nullptr;           ///< null if nobody asks for energy
+  Verifier* verifier_ = nullptr;         ///< null without --verify
   std::shared_ptr<ComingState> before_;  ///< state of the verified tile before the step, while it arrives
 };
 

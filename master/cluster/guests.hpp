@@ -26,6 +26,7 @@ struct SlaveInfo {
   int filter_block = 1;
   bool sixteen_bits = false;  ///< whether it can send and receive Pieces in bf16, fp16 and int8
   bool same_bits = false;     ///< whether its device updates weights to the same bits as others
+  bool keeps_images = false;  ///< whether it keeps images by their contents
   std::string address;        ///< IP address, as the master sees it
   int peer_port = 0;          ///< TCP port at which it listens for other slaves; 0 for none
   std::string peer_key;       ///< its public key towards other slaves

@@ -1,5 +1,7 @@
 #include "master/commands/job_dispatcher.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -16,9 +18,28 @@ constexpr int kMostLossesOfAJob = 5;
 /// The seconds for which a run waits until its slave joins. A slave asks to join twice a second.
 constexpr double kAwaitSlave = 15.0;
 
+/// The machine and the others of its group.
+std::vector<JobMachine*> machines_of_group(JobMachine& machine) {
+  std::vector<JobMachine*> all{&machine};
+  all.insert(all.end(), machine.others.begin(), machine.others.end());
+  return all;
+}
+
 double predicted_seconds(const JobToDo& job, const JobMachine& machine) {
   if ((machine.slave && !job.has_trunk) || job.unfit.contains(machine.name) || machine.speed <= 0.0) return kNever;
   return static_cast<double>(std::max(1L, job.steps - job.done)) * job.operations / machine.speed;
+}
+
+/// Whether a slave of the group of `machine` is not there any more at the end of a run.
+bool is_lost(const JobMachine& slave, const JobMachine& machine, const JobPart& part, const JobRunEnd& end) {
+  const auto has = [&](const std::vector<std::string>& names) {
+    return std::ranges::find(names, slave.name) != names.end();
+  };
+  const bool left = end.gone || (part.outcome == JobOutcome::lost && !end.unfit);
+  if (machine.others.empty()) return left;
+  // A group whose run was never planned has those slaves that have come. Others were lost if the last plan is without them.
+  if (end.members.empty()) return left && has(end.absent);
+  return left || !has(end.members);
 }
 
 }  // namespace
@@ -75,28 +96,35 @@ void JobDispatcher::turn(const std::atomic<bool>& stop) {
 void JobDispatcher::place() {
   constexpr double kAtLeast = 1e-3;  // so that a machine that is about to end its job is not free yet
   auto& machines = machines_.all();
-  std::vector<double> busy;
+  Placing placing;
   for (const JobMachine& machine : machines) {
-    busy.push_back(machine.run ? std::max(machine.left, kAtLeast) : machines_.usable(machine) ? 0.0 : kNever);
+    placing.busy.push_back(machine.busy()              ? std::max(machine.seconds_left(), kAtLeast)
+                           : machines_.usable(machine) ? 0.0
+                                                       : kNever);
+    placing.joins.push_back(machine.slave);
   }
   std::vector<JobToDo*> waiting;
   std::vector<std::vector<double>> seconds;
   for (JobToDo& job : jobs_) {
     if (job.over || job.running) continue;
     waiting.push_back(&job);
+    placing.groups.push_back(static_cast<std::size_t>(job.machines));
     seconds.emplace_back();
     for (const JobMachine& machine : machines) seconds.back().push_back(predicted_seconds(job, machine));
   }
-  const std::vector<PlacedJob> placed = longest_first(seconds, busy);
+  const std::vector<PlacedJob> placed = place_longest_first(seconds, placing);
   for (const PlacedJob& each : placed) {
     if (each.from > 0.0) continue;
-    begin(*waiting[each.job], machines[each.machine], each.to);
+    JobMachine& machine = machines[each.machine];
+    for (const std::size_t other : each.others) machine.others.push_back(&machines[other]);
+    begin(*waiting[each.job], machine, each.to);
   }
   if (placed.empty() && !waiting.empty() && !any_run()) tell_of_no_machine(waiting);
 }
 
 void JobDispatcher::begin(JobToDo& job, JobMachine& machine, double seconds) {
-  JobRun::Parts parts{.options = options_on(job.options, job.net.training.batch, machine.slave),
+  const std::size_t slaves = machine.slave ? 1 + machine.others.size() : 0;
+  JobRun::Parts parts{.options = options_on(job.options, job.net.training.batch, slaves),
                       .command_line = parts_.command_line,
                       .data = job.data,
                       .line = machines_.line_to(machine),
@@ -106,8 +134,9 @@ void JobDispatcher::begin(JobToDo& job, JobMachine& machine, double seconds) {
   job.running = true;
   machine.job = &job;
   machine.left = seconds;
+  for (JobMachine* each : machine.others) each->lent_to = &machine;
   // If no machine was timed, no time can be predicted.
-  parts_.watch.begin_job(job.name, machine.name, parts_.cluster.slaves > 0 ? seconds : kNever);
+  parts_.watch.begin_job(job.name, machine.label(), parts_.cluster.slaves > 0 ? seconds : kNever);
   machine.run = std::make_unique<JobRun>(std::move(parts), [this] { bell_.ring(); });
   told_of_no_machine_ = false;
 }
@@ -129,25 +158,29 @@ void JobDispatcher::take_news(JobMachine& machine) {
 void JobDispatcher::take_end(JobMachine& machine, const JobRunEnd& end) {
   JobToDo& job = *machine.job;
   machine.run.reset();
-  machine.job = nullptr;
   job.running = false;
   job.last.reset();
   JobPart part{.job = job.name,
-               .machine = machine.name,
+               .machine = machine.label(),
                .outcome = end.outcome,
                .steps = end.begun ? end.steps : job.done,
                .images = end.begun ? (end.steps - end.first_step) * job.net.training.batch : 0,
                .seconds = end.seconds,
                .accuracy = end.accuracy,
                .loss = end.loss,
+               .image_bytes = end.images.sent,
+               .image_bytes_kept = end.images.kept,
                .why = end.why,
                .diverged = end.diverged};
   // A run that gave up waiting for its slave ends in the same way as an interrupted run.
   if (part.outcome == JobOutcome::interrupted && !stopping_) {
     part.outcome = JobOutcome::lost;
-    part.why = "the slave did not come back";
+    part.why = fmt::format("{} did not come back",
+                           end.absent.empty() ? "the slave" : fmt::format("{}", fmt::join(end.absent, ", ")));
   }
   settle(job, machine, part, end);
+  machine.job = nullptr;
+  for (JobMachine* each : std::exchange(machine.others, {})) each->lent_to = nullptr;
   parts_.owner.on_leave(job, part);
   if (end.fatal && !fatal_) fatal_ = end.fatal;
   if (fatal_) stop();
@@ -157,16 +190,20 @@ void JobDispatcher::take_end(JobMachine& machine, const JobRunEnd& end) {
 void JobDispatcher::settle(JobToDo& job, JobMachine& machine, JobPart& part, const JobRunEnd& end) {
   const bool gained = part.steps > job.done;
   job.done = std::max(job.done, part.steps);
-  if (end.gone || (part.outcome == JobOutcome::lost && !end.unfit)) {
-    machines_.lose(machine);
-  } else {
-    machine.seen = wire::Clock::now();
-    machine.losses = 0;
+  for (JobMachine* each : machines_of_group(machine)) {
+    if (is_lost(*each, machine, part, end)) {
+      machines_.lose(*each);
+    } else {
+      each->seen = wire::Clock::now();
+      each->losses = 0;
+    }
   }
   if (part.outcome == JobOutcome::lost) {
     job.losses = gained ? 0 : job.losses + 1;
     job.why = part.why;
-    if (end.unfit || !gained) job.unfit.insert(machine.name);
+    for (const JobMachine* each : machines_of_group(machine)) {
+      if (end.unfit || (!gained && is_lost(*each, machine, part, end))) job.unfit.insert(each->name);
+    }
     if (job.losses >= kMostLossesOfAJob) {
       part.outcome = JobOutcome::failed;
       part.why = fmt::format("{} machines in a row were lost before its next step; the last: {}", job.losses, part.why);
@@ -199,7 +236,7 @@ void JobDispatcher::show() {
   for (const JobMachine& machine : machines_.all()) {
     if (!machine.run || !machine.job->last) continue;
     const JobToDo& job = *machine.job;
-    running.push_back({.job = job.name, .machine = machine.name, .steps = job.steps, .report = *job.last});
+    running.push_back({.job = job.name, .machine = machine.label(), .steps = job.steps, .report = *job.last});
   }
   parts_.watch.progress(running);
 }

@@ -1,4 +1,4 @@
-// Trains jobs side by side, each on one machine: places them on machines, follows their runs, and moves them elsewhere when
+// Trains jobs side by side, each on one machine or on a group of slaves: places them on machines, follows their runs, and moves them elsewhere when
 // machines are lost. The owner of the jobs decides which jobs there are, and takes their results.
 #pragma once
 

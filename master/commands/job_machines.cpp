@@ -35,6 +35,12 @@ class NoticeObserver : public Observer {
 
 }  // namespace
 
+std::string JobMachine::label() const {
+  std::string text = name;
+  for (const JobMachine* each : others) text += "+" + each->name;
+  return text;
+}
+
 JobMachines::JobMachines(const ClusterOptions& cluster, int master_jobs, const NetOptions& net, Measure measure,
                          JobWatch& watch, std::function<void()> changed)
     : cluster_(cluster),
@@ -82,7 +88,7 @@ void JobMachines::stop() {
 
 bool JobMachines::usable(const JobMachine& machine) const {
   if (machine.speed <= 0.0 || Clock::now() < machine.closed) return false;
-  return !machine.slave || machine.run || Clock::now() - machine.seen < kComesBack;
+  return !machine.slave || machine.busy() || Clock::now() - machine.seen < kComesBack;
 }
 
 void JobMachines::lose(JobMachine& machine) const {
@@ -95,7 +101,10 @@ void JobMachines::lose(JobMachine& machine) const {
 }
 
 std::unique_ptr<wire::Switchboard::Line> JobMachines::line_to(const JobMachine& machine) {
-  return machine.slave ? board_->line({machine.name}) : nullptr;
+  if (!machine.slave) return nullptr;
+  std::set<std::string> names{machine.name};
+  for (const JobMachine* each : machine.others) names.insert(each->name);
+  return board_->line(names);
 }
 
 void JobMachines::look() {

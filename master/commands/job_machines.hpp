@@ -23,7 +23,7 @@ namespace convoy {
 
 struct JobToDo;
 
-/// A machine, or one of the equal parts of this machine, which trains one job at a time.
+/// A machine, or one of the equal parts of this machine, which trains one job at a time, alone or as one of a group.
 struct JobMachine {
   std::string name;
   bool slave = true;
@@ -33,8 +33,16 @@ struct JobMachine {
   wire::Deadline seen = {};    ///< when it was last known to be there
   wire::Deadline closed = {};  ///< it gets no job before
   std::unique_ptr<JobRun> run = {};
-  JobToDo* job = nullptr;  ///< with `run`
-  double left = 0.0;       ///< with `run`, seconds until its end
+  JobToDo* job = nullptr;                ///< with `run`
+  double left = 0.0;                     ///< with `run`, seconds until its end
+  std::vector<JobMachine*> others = {};  ///< with `run`, the other slaves of the group that has the job
+  const JobMachine* lent_to = nullptr;   ///< the slave that has the run of this slave's group
+
+  bool busy() const { return run != nullptr || lent_to != nullptr; }
+  /// The seconds until the machine is free, if it is busy.
+  double seconds_left() const { return lent_to != nullptr ? lent_to->left : left; }
+  /// The machine and the others of its group, for people: "a", or "a+b".
+  std::string label() const;
 };
 
 class JobMachines {
@@ -62,10 +70,10 @@ class JobMachines {
   std::deque<JobMachine>& all() { return machines_; }
   /// Whether a machine can have a job now, or when the job at hand has ended.
   bool usable(const JobMachine& machine) const;
-  /// Notes that the machine's run was lost. A slave that is lost again and again gets no job for some minutes.
+  /// Notes that the machine was lost in a run. A slave that is lost again and again gets no job for some minutes.
   void lose(JobMachine& machine) const;
 
-  /// The line to a slave; null for this machine.
+  /// The line to a slave and the others of its group; null for this machine.
   std::unique_ptr<wire::Switchboard::Line> line_to(const JobMachine& machine);
   const std::shared_ptr<KeyRing>& keys() const { return keys_; }
   /// How to start a slave, as a line for people.

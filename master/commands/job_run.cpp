@@ -5,10 +5,12 @@
 
 namespace convoy {
 
-TrainOptions options_on(TrainOptions job, int batch, bool slave) {
+TrainOptions options_on(TrainOptions job, int batch, std::size_t slaves) {
   ClusterOptions& cluster = job.cluster;
-  cluster.slaves = slave ? 1 : 0;
-  if (slave) {
+  cluster.slaves = static_cast<int>(slaves);
+  cluster.keep_images = slaves > 0;
+  cluster.only_slaves = slaves > 0;
+  if (slaves == 1) {
     cluster.shares = "1";
     cluster.exchange = "star";
     cluster.micro_batch = batch;
@@ -51,8 +53,9 @@ class JobRun::Watcher : public Observer {
   }
 
  private:
-  /// A run without its slave would go on here, where other jobs are trained.
+  /// A run without its slaves would go on here, where other jobs are trained.
   void take_plan(const Plan& plan) {
+    job_.members_ = plan.members;
     if (!job_.parts_.line || job_.lost_ || plan.members != std::vector<std::string>{kMasterName}) return;
     job_.lost_ = true;
     if (!job_.pending_.empty()) job_.why_lost_ = job_.pending_.front();
@@ -76,7 +79,7 @@ JobRun::~JobRun() {
 
 bool JobRun::joined() const {
   const std::lock_guard lock(mutex_);
-  return !parts_.line || parts_.line->joined();
+  return !parts_.line || parts_.line->absent().empty();
 }
 
 bool JobRun::begun() const {
@@ -97,8 +100,10 @@ std::optional<JobRunEnd> JobRun::end() const {
 void JobRun::run() {
   JobRunEnd end = train();
   const std::lock_guard lock(mutex_);
+  if (parts_.line) end.absent = parts_.line->absent();
   // Before others hear of the end: the slave may ask for the next job at once.
   parts_.line.reset();
+  end.members = members_;
   end.begun = begun_;
   end.gone = lost_ || (end.outcome == JobOutcome::lost && !end.unfit);
   end.first_step = first_step_;
@@ -135,7 +140,7 @@ JobRunEnd JobRun::train() {
 JobRunEnd JobRun::end_of(const RungEnd& rung) const {
   const std::lock_guard lock(mutex_);
   if (!rung.diverged.empty()) return {.outcome = JobOutcome::failed, .diverged = true, .why = rung.diverged};
-  JobRunEnd end{.outcome = JobOutcome::finished, .steps = rung.steps};
+  JobRunEnd end{.outcome = JobOutcome::finished, .steps = rung.steps, .images = rung.images};
   if (rung.interrupted) {
     end.outcome = lost_ ? JobOutcome::lost : JobOutcome::interrupted;
     end.why = lost_ ? why_lost_ : "";

@@ -1,4 +1,4 @@
-// A job while one machine trains it: a training run in a thread of its own.
+// A job while a machine or a group of slaves trains it: a training run in a thread of its own.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,10 @@
 
 namespace convoy {
 
-/// The options of a job for a run on the master alone or, with `slave`, on one slave. Its plan is fixed so that a slave computes
-/// a step as the master would: all stages, all images of a batch at once.
-TrainOptions options_on(TrainOptions job, int batch, bool slave);
+/// The options of a job for a run on so many slaves, or on the master alone. The plan of one slave is fixed so that the slave
+/// computes a step as the master would: all stages, all images of a batch at once. Several slaves get the plan that is predicted to
+/// be the fastest, among those in which slaves compute.
+TrainOptions options_on(TrainOptions job, int batch, std::size_t slaves);
 
 /// What has happened in a run since it was last asked.
 struct JobNews {
@@ -34,13 +35,16 @@ struct JobRunEnd {
   JobOutcome outcome = JobOutcome::finished;
   bool diverged = false;  ///< with `failed`: whether training diverged
   bool unfit = false;     ///< with `lost`: whether the machine is there and cannot take the job
-  bool gone = false;      ///< whether the machine is there no more, even if this machine has done the last step
-  bool begun = false;     ///< whether there was a first step to do
-  long first_step = 0;    ///< steps of the job before the run, where it has begun
-  long steps = 0;         ///< and after it
+  bool gone = false;      ///< whether no machine is there any more, even if this machine has done the last step
+  std::vector<std::string> absent = {};   ///< slaves that have not come
+  std::vector<std::string> members = {};  ///< members of the last plan; empty if there was none
+  bool begun = false;                     ///< whether there was a first step to do
+  long first_step = 0;                    ///< steps of the job before the run, where it has begun
+  long steps = 0;                         ///< and after it
   double seconds = 0.0;
   double accuracy = NAN;
   double loss = NAN;
+  ImageBytes images = {};  ///< of a run on slaves that finished or was interrupted
   std::string why = {};
   std::exception_ptr fatal = {};  ///< an error of this program or of its device, after which nothing can go on
 };
@@ -51,7 +55,7 @@ class JobRun {
     TrainOptions options;
     std::string command_line;
     std::shared_ptr<const DataSet> data;
-    std::unique_ptr<wire::Switchboard::Line> line;  ///< of the slave that trains; null for the master
+    std::unique_ptr<wire::Switchboard::Line> line;  ///< of the slaves that train; null for the master
     std::shared_ptr<KeyRing> keys;
   };
   /// Begins. `changed` is called in the run's thread when there is something to learn.
@@ -65,7 +69,7 @@ class JobRun {
   void stop() { stop_ = true; }
   /// Seconds since the run was begun.
   double seconds() const { return watch_.seconds(); }
-  /// Whether the slave has come, if there is one.
+  /// Whether all slaves have come, if there are any.
   bool joined() const;
   bool begun() const;
   JobNews take_news();
@@ -90,7 +94,8 @@ class JobRun {
   bool begun_ = false;
   long first_step_ = 0;
   long step_ = 0;
-  bool lost_ = false;  ///< whether the slave was lost
+  std::vector<std::string> members_;  ///< of the last plan
+  bool lost_ = false;                 ///< whether all slaves were lost
   std::string why_lost_;
   std::optional<JobRunEnd> end_;
 

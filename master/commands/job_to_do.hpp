@@ -1,4 +1,4 @@
-// A job that one machine is to train: its net, its images, and how far its training has come.
+// A job that a machine or a group of slaves is to train: its net, its images, and how far its training has come.
 #pragma once
 
 #include <map>
@@ -21,6 +21,7 @@ struct JobToDo {
   std::shared_ptr<const DataSet> data;  ///< the images; null if the job had finished before
   double operations = 0.0;              ///< operations of a step
   long steps = 0;                       ///< steps of the whole job
+  int machines = 1;                     ///< number of slaves that train the job together
   bool has_trunk = false;               ///< whether the net has convolutions, which slaves compute
 
   bool over = false;                    ///< whether the job has finished or failed

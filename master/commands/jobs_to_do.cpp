@@ -54,6 +54,19 @@ Net net_of(const TrainOptions& options, const JobList& list, const ListedJob& jo
   return net;
 }
 
+/// Throws Error if a group of slaves cannot train the job.
+void expect_group(const JobsOptions& options, const JobToDo& job) {
+  if (job.machines == 1) return;
+  if (!job.has_trunk) {
+    fail("machines is {}, but slaves share only convolutions, and the net has none; leave machines out", job.machines);
+  }
+  const int slaves = options.train.cluster.slaves;
+  if (!options.resume && job.machines > slaves) {
+    fail("machines is {}, but {}; give --slaves {}, or fewer machines", job.machines,
+         slaves == 0 ? "no slaves are waited for" : fmt::format("--slaves {} waits for fewer", slaves), job.machines);
+  }
+}
+
 void expect_trains(const JobToDo& job) {
   require_fits(*job.data, job.net);
   const int images = job.data->training.count();
@@ -93,6 +106,8 @@ std::vector<JobToDo> prepare_jobs(const JobsOptions& options, const JobList& lis
       JobToDo job{.name = listed.name, .options = options_of(options, device, list, listed), .net = {}, .data = {}};
       job.net = net_of(job.options, list, listed);
       job.measure_net();
+      job.machines = listed.machines;
+      expect_group(options, job);
       job.over = finished(job.name);
       if (!job.over) {
         job.data = opened.open(job.options.net, job.net);
@@ -120,7 +135,8 @@ std::string make_jobs_folder(const JobsOptions& options, const JobList& list, co
     kept.jobs.push_back({.name = jobs[j].name,
                          .net = net_path(jobs[j].name),
                          .data = jobs[j].options.net.data,
-                         .seed = list.jobs[j].seed});
+                         .seed = list.jobs[j].seed,
+                         .machines = list.jobs[j].machines});
   }
   // The list comes last: a folder that has it is complete.
   write_jobs_options(folder, options.train.given);

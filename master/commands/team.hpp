@@ -53,6 +53,8 @@ class Team {
   }
   /// The energy of each slave that has taken part.
   std::vector<MemberEnergy> energies() const;
+  /// See Cluster::image_bytes().
+  const ImageBytes& image_bytes() const { return clusters_.front()->image_bytes(); }
   /// Whether this machine computes everything.
   bool is_alone() const;
   /// See Cluster::verified().

@@ -249,6 +249,7 @@ int TrainingRun::train_and_end(Team& team, const std::atomic<bool>& stop) {
     if (rung_ != nullptr) {
       *rung_ = {.interrupted = outcome.interrupted, .steps = outcome.steps};
       if (!outcome.interrupted) rung_->tested = outcome.last_test ? *outcome.last_test : evaluate(*learner, *test_);
+      rung_->images = team.image_bytes();
     }
     const EnergyReport energy = energy_.report(team.energies());
     keep_power(team, energy);

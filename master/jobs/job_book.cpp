@@ -31,8 +31,9 @@ JobOutcome outcome_in(const Json& line) {
   fail("its outcome is '{}'", printable(word, 40));
 }
 
-double from_zero_on(const Json& line, const char* field) {
-  const double value = line.at(field).get<double>();
+/// A field of an earlier release may be absent with `or_zero`.
+double from_zero_on(const Json& line, const char* field, bool or_zero = false) {
+  const double value = or_zero && !line.contains(field) ? 0.0 : line.at(field).get<double>();
   if (!(value >= 0.0 && value <= 1e15)) fail("its {} is negative or too large", field);
   return value;
 }
@@ -67,6 +68,10 @@ std::string line_of(const JobPart& part) {
             {"seconds", part.seconds},
             {"accuracy", or_null(part.accuracy)},
             {"loss", or_null(part.loss)}};
+  if (part.image_bytes + part.image_bytes_kept > 0.0) {
+    line["image_bytes"] = part.image_bytes;
+    line["image_bytes_kept"] = part.image_bytes_kept;
+  }
   if (!part.why.empty()) line["why"] = part.why;
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -86,6 +91,8 @@ void JobBook::take(const std::string& text) {
                .seconds = from_zero_on(line, "seconds"),
                .accuracy = or_nan(line.at("accuracy")),
                .loss = or_nan(line.at("loss")),
+               .image_bytes = from_zero_on(line, "image_bytes", true),
+               .image_bytes_kept = from_zero_on(line, "image_bytes_kept", true),
                .why = line.value("why", "")};
   if (std::ranges::find(list_.jobs, part.job, &ListedJob::name) == list_.jobs.end()) {
     fail("there is no job '{}'", printable(part.job, 80));
@@ -119,6 +126,8 @@ std::vector<JobRow> JobBook::rows() const {
       row.loss = part.loss;
       row.images += part.images;
       row.seconds += part.seconds;
+      row.image_bytes += part.image_bytes;
+      row.image_bytes_kept += part.image_bytes_kept;
       if (row.machines.empty() || row.machines.back() != part.machine) row.machines.push_back(part.machine);
     }
     rows.push_back(std::move(row));
@@ -142,11 +151,13 @@ std::vector<std::string> job_table(const std::vector<JobRow>& rows) {
 }
 
 std::string to_csv(const std::vector<JobRow>& rows) {
-  std::string csv = "job,outcome,machines,images,seconds,images_per_second,accuracy,loss,why\n";
+  std::string csv =
+      "job,outcome,machines,images,seconds,images_per_second,accuracy,loss,image_bytes,image_bytes_kept,why\n";
   for (const JobRow& row : rows) {
-    csv += fmt::format("{},{},{},{},{},{},{},{},{}\n", csv_field(row.job), row.outcome,
+    csv += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(row.job), row.outcome,
                        csv_field(fmt::format("{}", fmt::join(row.machines, " "))), row.images, row.seconds,
-                       speed_text(row), csv_number(row.accuracy), csv_number(row.loss), csv_field(row.why));
+                       speed_text(row), csv_number(row.accuracy), csv_number(row.loss), row.image_bytes,
+                       row.image_bytes_kept, csv_field(row.why));
   }
   return csv;
 }

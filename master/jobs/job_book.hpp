@@ -31,8 +31,10 @@ struct JobPart {
   double seconds = 0.0;   ///< of the job on the machine
   double accuracy = NAN;  ///< of the test images, where it finished
   double loss = NAN;
-  std::string why = {};   ///< empty where it finished
-  bool diverged = false;  ///< with `failed`: whether training diverged; jobs.jsonl tells it by `why` alone
+  double image_bytes = 0.0;       ///< of images that were sent to slaves
+  double image_bytes_kept = 0.0;  ///< of images that slaves needed and had
+  std::string why = {};           ///< empty where it finished
+  bool diverged = false;          ///< with `failed`: whether training diverged; jobs.jsonl tells it by `why` alone
 };
 
 /// A job in the table at the end.
@@ -44,6 +46,8 @@ struct JobRow {
   double seconds = 0.0;
   double accuracy = NAN;
   double loss = NAN;
+  double image_bytes = 0.0;  ///< as those of JobPart
+  double image_bytes_kept = 0.0;
   std::string why;
 };
 

@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kLargestList = std::size_t{1} << 20;
 constexpr std::size_t kMostJobs = 1000;
 constexpr std::size_t kMostSet = 256;
+constexpr int kMostOfAGroup = 64;
 constexpr const char* kJobsExpected =
     "expected a list of jobs, as in `jobs: [{name: small, net: nets/glyphs.yaml, set: {conv1.filters: 4}}]`";
 /// The folder in the jobs' folder that holds their nets.
@@ -54,6 +55,7 @@ void read_common(Fields& fields, ListedJob& job) {
   if (fields.has("net")) job.net = path_in(fields, "net");
   if (fields.has("data")) job.data = path_in(fields, "data");
   if (fields.has("seed")) job.seed = read_seed(fields);
+  if (fields.has("machines")) job.machines = fields.integer("machines", 1, kMostOfAGroup);
   if (fields.has("set")) read_set(fields, job.set);
   if (fields.has("epochs")) {
     put_override(job.set, "training.epochs", std::to_string(fields.integer("epochs", 1, 1000000)));
@@ -119,6 +121,7 @@ std::string to_yaml(const JobList& list) {
     field("net", job.net);
     field("data", job.data);
     field("seed", std::to_string(job.seed));
+    if (job.machines > 1) field("machines", std::to_string(job.machines));
     Overrides set = job.set;
     const auto epochs =
         std::ranges::find_if(set, [](const std::string& each) { return each.starts_with("training.epochs="); });

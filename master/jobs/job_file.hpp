@@ -16,7 +16,8 @@ struct ListedJob {
   Overrides set = {};           ///< FIELD=VALUE, as --set takes them, the epochs among them
   std::string data = "glyphs";  ///< data set, as it was written
   std::uint64_t seed = 1;
-  int line = 0;  ///< line in the file, counted from 1
+  int machines = 1;  ///< number of slaves that train the job together
+  int line = 0;      ///< line in the file, counted from 1
 };
 
 struct JobList {

@@ -112,7 +112,9 @@ class JobsJson : public JobsOutput {
                 {"outcome", row.outcome},
                 {"machines", row.machines},
                 {"images", row.images},
-                {"seconds", row.seconds}};
+                {"seconds", row.seconds},
+                {"image_bytes", row.image_bytes},
+                {"image_bytes_kept", row.image_bytes_kept}};
       if (std::isfinite(row.accuracy)) each.update(Json{{"accuracy", row.accuracy}, {"loss", row.loss}});
       if (!row.why.empty()) each["why"] = row.why;
       table.push_back(std::move(each));

@@ -5,29 +5,104 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace convoy {
+namespace {
 
-std::vector<PlacedJob> longest_first(const std::vector<std::vector<double>>& seconds, std::vector<double> busy) {
-  std::vector<double> lengths;
-  for (const std::vector<double>& of_job : seconds) {
-    lengths.push_back(of_job.empty() ? std::numeric_limits<double>::infinity() : *std::ranges::min_element(of_job));
+constexpr double kNeverFree = std::numeric_limits<double>::infinity();
+
+using Machines = std::vector<std::size_t>;
+
+/// The time of a job on machines whose speeds add up.
+double together(const std::vector<double>& seconds, const Machines& machines) {
+  double speed = 0.0;
+  for (const std::size_t each : machines) speed += 1.0 / seconds[each];
+  return 1.0 / speed;
+}
+
+/// The `count` fastest of some machines for a job.
+Machines fastest(const std::vector<double>& seconds, Machines machines, std::size_t count) {
+  std::ranges::stable_sort(machines, {}, [&](std::size_t each) { return seconds[each]; });
+  machines.resize(count);
+  std::ranges::sort(machines);
+  return machines;
+}
+
+/// The machines of which a job can have a group, those that are free first at the front.
+Machines joining(const std::vector<double>& seconds, const Placing& placing) {
+  Machines machines;
+  for (std::size_t each = 0; each < placing.joins.size(); ++each) {
+    if (placing.joins[each] && std::isfinite(seconds[each]) && std::isfinite(placing.busy[each]))
+      machines.push_back(each);
   }
+  std::ranges::stable_sort(machines, {}, [&](std::size_t each) { return placing.busy[each]; });
+  return machines;
+}
+
+/// The number of machines of a job's group, of those that can join; 1 for no group.
+std::size_t group_of(std::size_t job, const Machines& joins, const Placing& placing) {
+  const std::size_t wanted = job < placing.groups.size() ? placing.groups[job] : 1;
+  return std::max<std::size_t>(1, std::min(wanted, joins.size()));
+}
+
+double length_of(std::size_t job, const std::vector<double>& seconds, const Placing& placing) {
+  const Machines joins = joining(seconds, placing);
+  if (const std::size_t count = group_of(job, joins, placing); count > 1) {
+    return together(seconds, fastest(seconds, joins, count));
+  }
+  return seconds.empty() ? kNeverFree : *std::ranges::min_element(seconds);
+}
+
+PlacedJob on_one(std::size_t job, const std::vector<double>& seconds, const Placing& placing) {
+  PlacedJob best{.job = job, .to = kNeverFree};
+  for (std::size_t machine = 0; machine < placing.busy.size(); ++machine) {
+    const double from = placing.busy[machine];
+    const double to = from + seconds[machine];
+    if (to < best.to) best = {.job = job, .machine = machine, .from = from, .to = to};
+  }
+  return best;
+}
+
+PlacedJob on_group(std::size_t job, const std::vector<double>& seconds, const Placing& placing, const Machines& joins,
+                   std::size_t count) {
+  PlacedJob best{.job = job, .to = kNeverFree};
+  for (std::size_t free = count; free <= joins.size(); ++free) {
+    const Machines group = fastest(seconds, {joins.begin(), joins.begin() + static_cast<std::ptrdiff_t>(free)}, count);
+    double from = 0.0;
+    for (const std::size_t each : group) from = std::max(from, placing.busy[each]);
+    const double to = from + together(seconds, group);
+    if (to < best.to) {
+      best = {.job = job, .machine = group[0], .from = from, .to = to, .others = {group.begin() + 1, group.end()}};
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<PlacedJob> place_longest_first(const std::vector<std::vector<double>>& seconds, Placing placing) {
+  std::vector<double> lengths;
+  for (std::size_t job = 0; job < seconds.size(); ++job) lengths.push_back(length_of(job, seconds[job], placing));
   std::vector<std::size_t> order(seconds.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t job) { return lengths[job]; });
   std::vector<PlacedJob> placed;
   for (const std::size_t job : order) {
-    PlacedJob best{.job = job, .to = std::numeric_limits<double>::infinity()};
-    for (std::size_t machine = 0; machine < busy.size(); ++machine) {
-      const double to = busy[machine] + seconds[job][machine];
-      if (to < best.to) best = {.job = job, .machine = machine, .from = busy[machine], .to = to};
-    }
+    const Machines joins = joining(seconds[job], placing);
+    const std::size_t count = group_of(job, joins, placing);
+    PlacedJob best =
+        count > 1 ? on_group(job, seconds[job], placing, joins, count) : on_one(job, seconds[job], placing);
     if (!std::isfinite(best.to)) continue;
-    busy[best.machine] = best.to;
-    placed.push_back(best);
+    placing.busy[best.machine] = best.to;
+    for (const std::size_t each : best.others) placing.busy[each] = best.to;
+    placed.push_back(std::move(best));
   }
   return placed;
+}
+
+std::vector<PlacedJob> longest_first(const std::vector<std::vector<double>>& seconds, std::vector<double> busy) {
+  return place_longest_first(seconds, {.busy = std::move(busy)});
 }
 
 double makespan(const std::vector<PlacedJob>& placed) {

@@ -124,6 +124,36 @@ TEST(Batches, FlipsMirrorAndCropsShift) {
   EXPECT_GT(shifted, 0);
 }
 
+TEST(Batches, NameTheOriginalsOfTheirSamples) {
+  const DataSet data = numbered_data();
+  for (const Augmentation& augment :
+       {Augmentation{}, Augmentation{.flip = true}, Augmentation{.flip = true, .crop = 1}}) {
+    const Batches batches(data, Part::training, 5, 1, augment);
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      const Images images = fill(batches, epoch, 2).images;
+      const std::vector<int> numbers = batches.numbers(epoch, 2);
+      ASSERT_EQ(images.originals.size(), 5U);
+      for (int i = 0; i < 5; ++i) {
+        const Original& original = images.originals[static_cast<std::size_t>(i)];
+        ASSERT_EQ(original.pixels.size(), 4U);
+        EXPECT_EQ(original.pixels[0], static_cast<std::uint8_t>(10 * numbers[static_cast<std::size_t>(i)]));
+        std::vector<std::uint8_t> sample(4);
+        move_image(original.pixels, {1, 1, 2, 2}, original.view, images.fill, sample);
+        EXPECT_TRUE(std::ranges::equal(sample, images.pixels.sample(i)));
+      }
+    }
+  }
+  const Images tested = fill(Batches(data, Part::test, 5, 1, {.cutout = 1}), 0, 1).images;
+  EXPECT_TRUE(tested.originals.empty()) << "squares are cut out of these images at random places";
+  const Images last = fill(Batches(data, Part::test, 5, 1, {}), 0, 1).images;
+  EXPECT_EQ(last.originals[1].pixels.size(), 4U);
+  EXPECT_TRUE(last.originals[2].pixels.empty()) << "a black image that fills the batch up";
+  for (const Augmentation& augment : {Augmentation{.resized_crop = 0.5}, Augmentation{.brightness = 0.5},
+                                      Augmentation{.cutout = 1}, Augmentation{.mixup = 0.5}}) {
+    EXPECT_TRUE(fill(Batches(data, Part::training, 5, 1, augment), 0, 0).images.originals.empty());
+  }
+}
+
 TEST(Batches, LargerThanTheTrainingSetAreRefused) {
   const DataSet data = numbered_data();
   try {

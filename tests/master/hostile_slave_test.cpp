@@ -137,6 +137,11 @@ std::vector<HostileCase> bad_manners() {
          s.send(wire::Wanted{0, {}});
        },
        "an unrequested Wanted came"},
+      {"LacksImagesThatWereNotOffered", "Step",
+       [](FakeSlave& s) {
+         s.send(wire::Missing{1, 0, {0}});
+       },
+       "broke the protocol: an unrequested Missing came, of task 0 in step 1"},
       {"Vanishes", "Step", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"VanishesWhileHolding", "Assign", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"Hangs", "Step", [](FakeSlave& s) { s.hang(); }, "hangs: it has not answered for"},

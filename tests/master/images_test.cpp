@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
+#include <string>
 
 #include "core/random.hpp"
 #include "data/batches.hpp"
@@ -65,13 +67,13 @@ Cut net_for(const FeatureShape& input, int classes) {
   return cut;
 }
 
-std::vector<ShardState> train_some(Trunk& trunk, const Cut& cut, const Batches& batches) {
+std::vector<ShardState> train_some(Trunk& trunk, const Cut& cut, const Batches& batches, int epoch = 0) {
   NetLearner learner(trunk, cut, kBatch, 1);
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
   Images images = batches.blank();
   std::vector<int> labels;
   for (int step = 0; step < kSteps; ++step) {
-    batches.fill(0, step, images, labels);
+    batches.fill(epoch, step, images, labels);
     train_step(learner, images, labels, {.training = true, .seed = 1, .step = step + 1},
                [](double) { return UpdateStep{.learning_rate = 0.01F, .momentum = 0.9F}; });
   }
@@ -101,6 +103,71 @@ TEST_P(ImagesOnTheWire, GiveTheBitsOfOneMachine) {
   const Shape maps = output_shape(cut.trunk[0], kBatch, 6);
   const std::size_t received = batches.image_shape().size() + sizeof(float) * maps.size();
   EXPECT_EQ(times[0].received, static_cast<double>(kSteps * received)) << "pixels, and gradients in fp32";
+  crew.dismiss("the test finished");
+}
+
+/// The originals of some steps.
+std::set<std::string> originals_in(const Batches& batches, int epoch) {
+  std::set<std::string> found;
+  Images images = batches.blank();
+  std::vector<int> labels;
+  for (int step = 0; step < kSteps; ++step) {
+    batches.fill(epoch, step, images, labels);
+    for (int i = 0; i < static_cast<int>(images.originals.size()); ++i) {
+      const auto kept = images.originals[static_cast<std::size_t>(i)].pixels;
+      found.insert(to_text(wire::content_of(kept.empty() ? images.pixels.sample(i) : kept)));
+    }
+  }
+  return found;
+}
+
+TEST_P(ImagesOnTheWire, TravelOnceWhereSlavesKeepThem) {
+  const DataSet data = GetParam().open();
+  if (data.training.count() == 0) GTEST_SKIP() << "the images are not here; set CONVOY_TEST_DATA";
+  const Cut cut = net_for(data.training.shape, data.classes);
+  const Batches batches(data, Part::training, kBatch, kSeed, GetParam().augment);
+  const auto device = make_device("eigen", {.threads = 1});
+  LocalTrunk local(cut.trunk, batches.image_shape(), *device);
+  const std::vector<ShardState> first = train_some(local, cut, batches);
+  const std::vector<ShardState> second = train_some(local, cut, batches, 1);
+  const auto size = static_cast<double>(data.training.shape.size());
+  const double needed = kSteps * kBatch * size;
+
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  const SlaveThreads slaves(lobby.endpoint(), 1, {"eigen"});
+  const std::atomic<bool> stop{false};
+  crew.gather(1, stop, [] {});
+  Plan plan = proportional_plan(cut.trunk, kBatch, {"a"}, {1.0});
+  const auto train = [&](ImageBytes& bytes, int epoch) {
+    ClusterTrunk trunk(cut.trunk, plan, crew, nullptr, 20s);
+    trunk.offer_images(bytes);
+    std::vector<ShardState> states = train_some(trunk, cut, batches, epoch);
+    const double maps = sizeof(float) * static_cast<double>(output_shape(cut.trunk[0], kBatch, 6).size());
+    EXPECT_EQ(trunk.take_times()[0].received, bytes.sent + kSteps * maps) << "images, and gradients in fp32";
+    return states;
+  };
+  ImageBytes once;
+  EXPECT_TRUE(same_bits(train(once, 0)[0], first[0]));
+  ImageBytes next;
+  EXPECT_TRUE(same_bits(train(next, 1)[0], second[0]));
+  set_micro_batches(plan, 2);  // each step has two sends of images
+  ImageBytes again;
+  train(again, 0);
+  if (originals_in(batches, 0).empty()) {
+    EXPECT_EQ(once.sent, needed);
+    EXPECT_EQ(again.sent, needed) << "images that are new in each epoch are not kept";
+    EXPECT_EQ(again.kept, 0.0);
+  } else {
+    std::set<std::string> all = originals_in(batches, 0);
+    EXPECT_EQ(once.sent, size * static_cast<double>(all.size()));
+    EXPECT_EQ(once.sent + once.kept, needed);
+    EXPECT_EQ(again.sent, 0.0);
+    EXPECT_EQ(again.kept, needed);
+    const auto known = static_cast<double>(all.size());
+    all.merge(originals_in(batches, 1));
+    EXPECT_EQ(next.sent, size * (static_cast<double>(all.size()) - known));
+  }
   crew.dismiss("the test finished");
 }
 

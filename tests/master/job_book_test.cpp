@@ -27,6 +27,8 @@ JobPart lost_part() {
           .steps = 40,
           .images = 2000,
           .seconds = 4.0,
+          .image_bytes = 5000.0,
+          .image_bytes_kept = 300.0,
           .why = "it is gone"};
 }
 JobPart finished_part() {
@@ -60,9 +62,9 @@ TEST(JobBooks, KeepWhatEachMachineDid) {
   book.add(
       {.job = "large", .machine = "b", .outcome = JobOutcome::failed, .steps = 3, .why = "training diverged, badly"});
   EXPECT_EQ(to_csv(book.rows()),
-            "job,outcome,machines,images,seconds,images_per_second,accuracy,loss,why\n"
-            "small,finished,\"a \"\"quoted\"\" one b\",6000,6,1000,0.75,0.5,\n"
-            "large,failed,b,0,0,,,,\"training diverged, badly\"\n");
+            "job,outcome,machines,images,seconds,images_per_second,accuracy,loss,image_bytes,image_bytes_kept,why\n"
+            "small,finished,\"a \"\"quoted\"\" one b\",6000,6,1000,0.75,0.5,5000,300,\n"
+            "large,failed,b,0,0,,,,0,0,\"training diverged, badly\"\n");
   const std::vector<std::string> table = job_table(book.rows());
   ASSERT_EQ(table.size(), 3U);
   EXPECT_THAT(table[1], AllOf(HasSubstr("small"), HasSubstr("75.00 %"), HasSubstr("0.5000"), HasSubstr("1000")));

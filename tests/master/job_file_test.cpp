@@ -74,6 +74,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadList{"SetEpochs",
                 beside_a_good_one("{name: b, set: {training.epochs: 3}}"),
                 {"j.yaml:4", "training.epochs is set by the field epochs"}},
+        BadList{
+            "NoMachines", beside_a_good_one("{name: b, machines: 0}"), {"j.yaml:4", "machines is '0'", "from 1 to 64"}},
+        BadList{"MachinesByName",
+                beside_a_good_one("{name: b, machines: attic}"),
+                {"j.yaml:4", "machines is 'attic'", "whole number"}},
+        BadList{"ManyMachines", "net: n.yaml\nmachines: 65\njobs: [{name: a}]\n", {"j.yaml:2", "machines is '65'"}},
         BadList{"SetForAll", "net: n.yaml\nset: {x: 1}\njobs: [{name: a}]\n", {"j.yaml:2", "x is no field of a net"}}),
     [](const auto& each) { return each.param.name; });
 
@@ -101,7 +107,7 @@ TEST(JobLists, ReadBackAsTheyAreWritten) {
   const JobList list = parse_jobs(
       "jobs:\n  - {name: a, net: \"my \\\"nets\\\"/ü: #1.yaml\", set: {training.schedule: '{kind: cosine}'}, epochs: "
       "2}\n"
-      "  - {name: b, net: n.yaml, data: '/d: x', seed: 5}\n",
+      "  - {name: b, net: n.yaml, data: '/d: x', seed: 5, machines: 3}\n",
       "j.yaml");
   const JobList again = parse_jobs(to_yaml(list), "k.yaml");
   ASSERT_EQ(again.jobs.size(), list.jobs.size());
@@ -110,6 +116,7 @@ TEST(JobLists, ReadBackAsTheyAreWritten) {
     EXPECT_EQ(again.jobs[j].net, list.jobs[j].net);
     EXPECT_EQ(again.jobs[j].data, list.jobs[j].data);
     EXPECT_EQ(again.jobs[j].seed, list.jobs[j].seed);
+    EXPECT_EQ(again.jobs[j].machines, j == 0 ? 1 : 3);
     EXPECT_EQ(again.jobs[j].set, list.jobs[j].set);
   }
 }

@@ -130,6 +130,78 @@ TEST(LongestFirst, PlacesEachJobOnceAndNoTwoAtATime) {
   }
 }
 
+using Indices = std::vector<std::size_t>;
+
+Indices all_of(const PlacedJob& placed) {
+  Indices machines{placed.machine};
+  machines.insert(machines.end(), placed.others.begin(), placed.others.end());
+  return machines;
+}
+
+TEST(Groups, HaveTheSummedSpeedOfTheirMachines) {
+  const auto placed = place_longest_first(times_of({12, 1}, {1, 2, 3}),
+                                          {.busy = {0, 0, 0}, .joins = {true, true, true}, .groups = {2, 1}});
+  ASSERT_EQ(placed.size(), 2U);
+  EXPECT_EQ(placed[0].job, 0U);
+  EXPECT_EQ(all_of(placed[0]), (Indices{1, 2})) << "the fastest";
+  EXPECT_DOUBLE_EQ(placed[0].to, 12.0 / 5.0);
+  EXPECT_EQ(placed[1].machine, 0U);
+  EXPECT_TRUE(placed[1].others.empty());
+}
+
+TEST(Groups, WaitForAllOfTheirMachinesOrTakeThoseThatAreFree) {
+  const auto place = [](double until) {
+    return place_longest_first(times_of({12}, {1, 2, 4}),
+                               {.busy = {0, 0, until}, .joins = {true, true, true}, .groups = {2}})
+        .at(0);
+  };
+  EXPECT_EQ(all_of(place(1)), (Indices{1, 2})) << "1 + 12/6 s";
+  EXPECT_DOUBLE_EQ(place(1).from, 1.0);
+  EXPECT_EQ(all_of(place(3)), (Indices{0, 1})) << "12/3 s, not 3 + 12/6 s";
+  EXPECT_DOUBLE_EQ(place(3).from, 0.0);
+}
+
+TEST(Groups, AreSmallerWhereFewerMachinesCanJoin) {
+  const Placing placing{.busy = {0, 0, kInfinite, 0}, .joins = {false, true, true, true}, .groups = {3}};
+  EXPECT_EQ(all_of(place_longest_first(times_of({12}, {9, 1, 9, 1}), placing).at(0)), (Indices{1, 3}));
+  Times unfit = times_of({12}, {1, 1, 9, 1});
+  unfit[0][3] = kInfinite;
+  EXPECT_EQ(all_of(place_longest_first(unfit, placing).at(0)), (Indices{0}))
+      << "on the master, as a job of one machine";
+  unfit[0][0] = unfit[0][1] = kInfinite;
+  EXPECT_TRUE(place_longest_first(unfit, placing).empty());
+}
+
+TEST(Groups, ShareNoMachineAtATime) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Random random(seed, 4);
+    const std::vector<double> lengths = random_numbers(random, 1 + random.below(20), 1, 100);
+    const std::vector<double> speeds = random_numbers(random, 1 + random.below(6), 1, 9);
+    Placing placing{.busy = random_numbers(random, speeds.size(), 0, 30)};
+    std::size_t joining = 0;
+    for (std::size_t m = 0; m < speeds.size(); ++m) {
+      placing.joins.push_back(random.below(4) > 0);
+      joining += placing.joins.back() ? 1 : 0;
+    }
+    for (std::size_t j = 0; j < lengths.size(); ++j) placing.groups.push_back(1 + random.below(4));
+    const auto placed = place_longest_first(times_of(lengths, speeds), placing);
+    ASSERT_EQ(placed.size(), lengths.size());
+    std::vector<double> until = placing.busy;
+    for (const PlacedJob& each : placed) {
+      const Indices group = all_of(each);
+      EXPECT_EQ(group.size(), std::max<std::size_t>(1, std::min(placing.groups[each.job], joining)));
+      double speed = 0.0;
+      for (const std::size_t machine : group) {
+        EXPECT_TRUE(group.size() == 1 || placing.joins[machine]);
+        EXPECT_LE(until[machine], each.from);
+        until[machine] = each.to;
+        speed += speeds[machine];
+      }
+      EXPECT_NEAR(each.to - each.from, lengths[each.job] / speed, 1e-9);
+    }
+  }
+}
+
 // ---- played ---------------------------------------------------------------------------------------------------------
 
 /// A machine from one second to another. What it has not finished by then is lost but for the part that was done.

@@ -29,6 +29,7 @@ struct SmallJob {
   int filters = 4;
   int epochs = 1;
   int seed = 1;
+  int machines = 1;
 };
 const std::vector<SmallJob> kJobs{{"a", 3, 1, 1}, {"b", 6, 1, 2}, {"c", 4, 2, 1}, {"d", 5, 1, 3}};
 
@@ -41,7 +42,7 @@ class Jobs : public Programs {
         << "/nets/glyphs.yaml\nset: {conv2.filters: 6, dense1.units: 16, training.batch: 50}\njobs:\n";
     for (const SmallJob& job : jobs) {
       out << "  - {name: " << job.name << ", seed: " << job.seed << ", epochs: " << job.epochs
-          << ", set: {conv1.filters: " << job.filters << "}}\n";
+          << ", machines: " << job.machines << ", set: {conv1.filters: " << job.filters << "}}\n";
     }
     out << more;
     return file;
@@ -70,6 +71,36 @@ class Jobs : public Programs {
       EXPECT_EQ(file(out + "/" + job.name + "/weights.safetensors"), file_bytes(alone + "/weights.safetensors"))
           << job.name;
     }
+  }
+
+  /// Expects that a job has the accuracy and the loss that `train` finds on this machine, but for rounding: other plans add in
+  /// another order.
+  void expect_result_of_train(const std::string& out, const SmallJob& job) const {
+    const std::string alone = folder("train-" + job.name);
+    Process train = master({"train",     kSource + "/nets/glyphs.yaml",
+                            "--set",     "conv2.filters=6",
+                            "--set",     "dense1.units=16",
+                            "--set",     fmt::format("conv1.filters={}", job.filters),
+                            "--batch",   "50",
+                            "--epochs",  std::to_string(job.epochs),
+                            "--seed",    std::to_string(job.seed),
+                            "--threads", "1",
+                            "--out",     alone,
+                            "--format",  "json"});
+    ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+    Json last;
+    std::istringstream events(train.output());
+    for (std::string line; std::getline(events, line);) {
+      const Json event = Json::parse(line, nullptr, false);
+      if (event.is_object() && event.value("event", "") == "epoch") last = event;
+    }
+    const std::vector<Json> all = lines(out);
+    const auto found = std::ranges::find_if(
+        all, [&](const Json& each) { return each["job"] == job.name && each["outcome"] == "finished"; });
+    ASSERT_NE(found, all.end());
+    const Json& result = *found;
+    EXPECT_NEAR(result["accuracy"].get<double>(), last["test_accuracy"].get<double>(), 0.01);
+    EXPECT_NEAR(result["loss"].get<double>(), last["test_loss"].get<double>(), 0.02 * last["test_loss"].get<double>());
   }
 
   std::vector<Json> lines(const std::string& out) const {
@@ -164,6 +195,97 @@ TEST_F(Jobs, GoOnElsewhereWhenASlaveIsKilled) {
   expect_weights_of_train("out");
 }
 
+TEST_F(Jobs, SendEachImageToASlaveOnce) {
+  const std::vector<SmallJob> jobs{{"long", 6, 2, 1}, {"short", 4, 1, 1}};
+  constexpr double kPixels = 28.0 * 28.0;
+  constexpr double kSet = 7000.0 * kPixels;  // 6000 training images, 1000 test images
+  const auto run = [&](const std::string& out) {
+    Process worker = slave("slave-1", {"--cache", folder("cache")});
+    std::vector<std::string> arguments = command(out, {"--slaves", "1", "--master-jobs", "0"});
+    list(jobs);
+    Process process = master(arguments);
+    EXPECT_EQ(process.wait(100s), kSuccess) << process.output();
+    worker.signal(SIGINT);  // it writes the images to its cache
+    worker.wait(20s);
+    std::map<std::string, std::pair<double, double>> sent_and_kept;
+    for (const Json& each : lines(out)) {
+      sent_and_kept[each["job"]] = {each.value("image_bytes", 0.0), each.value("image_bytes_kept", 0.0)};
+    }
+    return sent_and_kept;
+  };
+  auto bytes = run("out");
+  EXPECT_EQ(bytes["long"], std::pair(kSet, kSet)) << "two epochs with a test each";
+  EXPECT_EQ(bytes["short"], std::pair(0.0, kSet));
+  EXPECT_THAT(file("out/jobs.csv"), HasSubstr(",image_bytes,image_bytes_kept,why\n"));
+  expect_weights_of_train("out", jobs);
+  bytes = run("again");
+  EXPECT_EQ(bytes["long"], std::pair(0.0, 2.0 * kSet)) << "another slave finds the images in its cache";
+  // One damaged byte in each file of the cache.
+  for (const auto& each : std::filesystem::directory_iterator(folder("cache") + "/images")) {
+    std::fstream damaged(each.path(), std::ios::in | std::ios::out | std::ios::binary);
+    damaged.seekp(-1, std::ios::end);
+    const int last = (damaged.seekg(-1, std::ios::end), damaged.get());
+    damaged.seekp(-1, std::ios::end);
+    damaged.put(static_cast<char>(last ^ 1));
+  }
+  bytes = run("damaged");
+  EXPECT_GT(bytes["long"].first, 0.0);
+  EXPECT_LE(bytes["long"].first, kSet);
+  EXPECT_EQ(bytes["short"].first, 0.0);
+  EXPECT_EQ(file("damaged/long/weights.safetensors"), file("out/long/weights.safetensors"));
+}
+
+TEST_F(Jobs, AreTrainedByGroupsOfSlaves) {
+  const std::vector<SmallJob> jobs{{"pair", 8, 2, 1, 2}, {"one", 4, 1, 2}};
+  Process first = slave("slave-1");
+  Process second = slave("slave-2");
+  std::vector<std::string> arguments = command("out", {"--slaves", "2", "--master-jobs", "0", "--format", "json"});
+  list(jobs);
+  Process process = master(arguments);
+  ASSERT_EQ(process.wait(200s), kSuccess) << process.output();
+  EXPECT_EQ(finished("out"), 2U);
+  EXPECT_TRUE(machines("out").contains("slave-1+slave-2")) << process.output();
+  // Both slaves had filters or samples in the plan, and none was sent images twice.
+  const Json plan = Json::parse(file("out/pair/plan.json"));
+  EXPECT_EQ(plan["members"], (Json{"slave-1", "slave-2"}));
+  expect_weights_of_train("out", {jobs[1]});
+  expect_result_of_train("out", jobs[0]);
+}
+
+TEST_F(Jobs, OfAGroupGoOnWithoutAKilledMemberAndThenElsewhere) {
+  const std::vector<SmallJob> jobs{{"pair", 8, 3, 1, 2}};
+  Process first = slave("slave-1");
+  Process second = slave("slave-2");
+  std::vector<std::string> arguments = command("out", {"--slaves", "2", "--master-jobs", "1", "--format", "json"});
+  list(jobs);
+  Process process = master(arguments);
+  ASSERT_EQ(await_job(process, "out").first, "slave-1+slave-2") << process.output();
+  second.signal(SIGKILL);
+  ASSERT_TRUE(process.wait_for("1 slave is left", 60s)) << process.output();
+  const std::string events = folder("out") + "/pair/events.jsonl";
+  const auto steps = [&] {
+    const std::string text = file_bytes(events);
+    std::size_t count = 0;
+    for (std::size_t at = text.find(R"("event":"step")"); at != std::string::npos;
+         at = text.find(R"("event":"step")", at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  const std::size_t before = steps();
+  for (int i = 0; i < 6000 && process.running() && steps() < before + 3; ++i) std::this_thread::sleep_for(10ms);
+  first.signal(SIGKILL);
+  ASSERT_EQ(process.wait(200s), kSuccess) << process.output();
+  const std::vector<Json> all = lines("out");
+  ASSERT_EQ(all.size(), 2U) << process.output();
+  EXPECT_EQ(all[0]["outcome"], "lost");
+  EXPECT_EQ(all[0]["machine"], "slave-1+slave-2");
+  EXPECT_GT(all[0]["steps"].get<long>(), 0);
+  EXPECT_EQ(all[1]["outcome"], "finished");
+  EXPECT_EQ(all[1]["machine"], "master");
+  expect_result_of_train("out", jobs[0]);
+}
+
 TEST_F(Jobs, UseASlaveThatComesLater) {
   Process first = slave("slave-1");
   std::vector<SmallJob> many;  // so that some still wait when the second slave has been timed
@@ -243,6 +365,13 @@ TEST_F(Jobs, AreRefusedBeforeAnythingRuns) {
   EXPECT_THAT(output_of("{name: b, data: none}"), AllOf(HasSubstr("jobs.yaml:5: job b: "), HasSubstr("none")));
   EXPECT_THAT(output_of("{name: b, set: {training.batch: 7000}}"),
               AllOf(HasSubstr("jobs.yaml:5: job b: "), HasSubstr("7000"), HasSubstr("6000 training images")));
+  EXPECT_THAT(output_of("{name: b, machines: 2}"),
+              AllOf(HasSubstr("jobs.yaml:5: job b: machines is 2"), HasSubstr("give --slaves 2")));
+  EXPECT_THAT(output_of("{name: b, machines: 3}", {"--slaves", "2"}), HasSubstr("--slaves 2 waits for fewer"));
+  std::ofstream(folder("dense.yaml")) << "jobs: [{name: b, net: " << kSource << "/nets/small-mlp.yaml, machines: 2}]";
+  Process dense = master({"jobs", folder("dense.yaml"), "--slaves", "2", "--out", folder("out")});
+  EXPECT_EQ(dense.wait(30s), kFailure);
+  EXPECT_THAT(dense.output(), HasSubstr("slaves share only convolutions, and the net has none; leave machines out"));
   EXPECT_THAT(output_of("{name: a}"), HasSubstr("jobs.yaml:5: job: name is a, the name of another job"));
   EXPECT_THAT(output_of("{name: b}", {"--device", "paced:9"}), HasSubstr("computes nothing"));
   EXPECT_THAT(output_of("{name: b}", {"--master-jobs", "0"}), HasSubstr("leaves no machine"));

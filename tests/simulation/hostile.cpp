@@ -136,6 +136,8 @@ wire::Envelope Misdeeds::changed(wire::Envelope envelope) {
     *hello = changed(*hello);
   } else if (auto* wanted = std::get_if<wire::Wanted>(&envelope.message)) {
     wanted->blocks.push_back(random_.below(5));
+  } else if (auto* missing = std::get_if<wire::Missing>(&envelope.message)) {
+    missing->samples.push_back(random_.below(5));
   } else if (auto* assigned = std::get_if<wire::Assigned>(&envelope.message); assigned != nullptr) {
     assigned->token = "another";
   } else {
@@ -160,7 +162,8 @@ wire::Hello Misdeeds::changed(wire::Hello hello) {
 
 /// A message that slaves send at other moments.
 wire::Message Misdeeds::uncalled() {
-  switch (random_.below(13)) {
+  switch (random_.below(14)) {
+    case 13: return wire::Missing{random_.below(4), random_.below(20), {random_.below(4)}};
     case 0: return wire::Done{};
     case 1: return wire::Done{.compute = 1e9, .transfer = 0.0, .wait = 0.0, .stages = {1e9, 1e9}};
     case 2: return clips_ ? wire::Message(wire::Done{}) : wire::Squares{1.0};

@@ -37,6 +37,13 @@ std::uint32_t moments_task() {
   return static_cast<std::uint32_t>(task - graph.tasks.begin());
 }
 
+/// An offer of images that the slave cannot have.
+wire::Originals originals(std::uint64_t step) {
+  wire::Originals offer{.step = step, .task = images_task(), .contents = {}, .views = {}, .fill = {}};
+  for (std::uint64_t i = 0; i < kBatch; ++i) offer.contents.push_back({1, i});
+  return offer;
+}
+
 const std::vector<BadTask> kBadTasks{
     {"NoPlan",
      [](FakeMaster& m) {
@@ -170,6 +177,75 @@ const std::vector<BadTask> kBadTasks{
        m.send_piece({.step = 1, .task = moments_task()}, sizeof(float) * 9);
      },
      "36 bytes from value 0 on of task"},
+    {"OriginalsBeforeAStep",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(originals(1));
+     },
+     "an Originals of step 1 came in step 0"},
+    {"OriginalsOfNoTask",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       wire::Originals offer = originals(1);
+       ++offer.task;
+       m.send(offer);
+     },
+     "which sends no images here"},
+    {"OriginalsTwice",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send(originals(1));
+       m.next();
+       m.send(originals(1));
+     },
+     "which sends no images here, or has begun to"},
+    {"OriginalsAfterPixels",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send_piece({.step = 1, .task = images_task()}, kImages / 2);
+       m.send(originals(1));
+     },
+     "which sends no images here, or has begun to"},
+    {"OriginalsOfOtherSamples",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       wire::Originals offer = originals(1);
+       offer.contents.pop_back();
+       m.send(offer);
+     },
+     "an Originals names 1 images, but task 1 sends 2"},
+    {"OriginalsOfOtherChannels",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       wire::Originals offer = originals(1);
+       offer.views.assign(kBatch, {});
+       offer.fill = {1, 2};
+       m.send(offer);
+     },
+     "an Originals has 2 pixels for the outside of images of 1 channels"},
+    {"AnotherImageThanTheOffered",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send(originals(1));
+       m.next();
+       m.send_piece({.step = 1, .task = images_task()}, kImages / kBatch);
+     },
+     "the image of sample 0 of task 1 is not the one that was offered"},
+    {"MoreOfAnImageThanIsDue",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send(originals(1));
+       m.next();
+       m.send_piece({.step = 1, .task = images_task()}, kImages);
+     },
+     "a Piece has 72 pixels of images from pixel 0 on; at most 36 are due, from pixel 0 on"},
     {"ImagesTwice",
      [](FakeMaster& m) {
        m.assign();

@@ -108,7 +108,9 @@ std::vector<Message> samples() {
           Probed{{0.25, 4.0}},
           Squares{1.5},
           Move{},
-          Wanted{2, {0, 3}}};
+          Wanted{2, {0, 3}},
+          Originals{9, 2, {{0x1122334455667788U, 9}, {1, 2}}, {{-3, 4, true}, {0, 1, false}}, {7, 8, 9}},
+          Missing{9, 2, {0, 3}}};
 }
 
 std::string hex(const std::vector<std::byte>& bytes) {
@@ -153,6 +155,10 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_EQ(energy.wraps, 5U);
   EXPECT_EQ(energy.gaps, 6U);
   EXPECT_EQ(energy.gap_seconds, 12.5);
+  const auto originals = std::get<Originals>(decode(encode(samples()[24])));
+  EXPECT_EQ(originals.views, (std::vector<ImageView>{{-3, 4, true}, {0, 1, false}}));
+  EXPECT_EQ(originals.fill, (std::vector<std::uint8_t>{7, 8, 9}));
+  EXPECT_EQ(originals.contents, (std::vector<Content>{{0x1122334455667788U, 9}, {1, 2}}));
   const auto hello = std::get<Hello>(decode(encode(samples()[0])));
   EXPECT_EQ(hello.memory, 123456789012U);
   EXPECT_EQ(hello.capabilities, (std::vector<std::string>{"a", "b"}));
@@ -346,6 +352,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"PeerPort", Hello{.name = "a", .peer_port = 65536}, "peer port 65536"},
         BadMessage{"StageIndex", Load{4096, {0, 1}, {}}, "stage index 4096"},
         BadMessage{"NoFilters", Load{1, {2, 0}, {}}, "filter count 0"},
+        BadMessage{"NoOriginals", Originals{}, "the Originals has no hashes"},
+        BadMessage{"ManyOriginals", Originals{.contents = std::vector<Content>(kMostOriginals + 1)},
+                   "or more than 16384"},
+        BadMessage{"OriginalsOfAHugeTask", Originals{.task = ~0U, .contents = {{}}}, "task"},
+        BadMessage{"ViewsOfOtherImages", Originals{.contents = {{}, {}}, .views = {{}}, .fill = {0}},
+                   "1 views of 2 images"},
+        BadMessage{"AViewFarAway", Originals{.contents = {{}}, .views = {{.down = 1 << 30}}, .fill = {0}},
+                   "rows of a view"},
+        BadMessage{"ViewsWithoutAnOutside", Originals{.contents = {{}}, .views = {{}}},
+                   "no pixel for the outside of images"},
+        BadMessage{"MissingInDisorder", Missing{1, 0, {3, 3}}, "sample 3 follows sample 3"},
         BadMessage{"BlocksInDisorder", Wanted{0, {3, 2}}, "block 2 follows block 3"},
         BadMessage{"StateInEightBits", Snapshot{1, {0, 1}, true, NumberType::int8}, "number type of a state 3"},
         BadMessage{"LoadInEightBits", Load{1, {0, 1}, {}, NumberType::int8}, "number type of a state 3"},

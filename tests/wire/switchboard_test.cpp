@@ -75,13 +75,13 @@ TEST(Switchboards, GiveEachLineItsSlaves) {
   const auto welcome = a.link().receive(in(5s));
   ASSERT_TRUE(welcome);
   EXPECT_EQ(std::get<Welcome>(welcome->envelope.message).run, "run a");
-  EXPECT_FALSE(of_a->joined());
+  EXPECT_THAT(of_a->absent(), testing::ElementsAre("a"));
   a.attach();
   const auto attach = link_a->receive(in(5s));
   ASSERT_TRUE(attach);
   EXPECT_EQ(attach->peer, id_a);
-  EXPECT_TRUE(of_a->joined());
-  EXPECT_FALSE(of_b->joined());
+  EXPECT_THAT(of_a->absent(), testing::IsEmpty());
+  EXPECT_THAT(of_b->absent(), testing::Not(testing::IsEmpty()));
 }
 
 TEST(Switchboards, CarryTheMessagesOfSeveralRunsAtATime) {
