@@ -26,6 +26,15 @@ double median_seconds(Work work) {
   return quartiles(seconds).median;
 }
 
+/// Returns the bytes of a stage's weights and running averages where the values of trained parameters travel in `type`.
+double bytes_in(NumberType type, const Stage& stage) {
+  std::size_t bytes = 0;
+  for (const ParameterSpec& spec : parameters_of(stage, stage.conv.filters)) {
+    bytes += bytes_of(spec.trained ? type : NumberType::fp32, spec.shape.size());
+  }
+  return static_cast<double>(bytes);
+}
+
 ModelState initial_model(const Cut& parts) { return {initial_trunk(parts, 1), initial_heads(parts, 1)}; }
 
 /// Times sums and updates of the server.
@@ -112,10 +121,10 @@ estimate::Director director_of(const Net& net, const Cut& parts, const Plan& pla
   }
   director.forward /= whole;
   const Cut bare = without_moments(parts);
+  // Weights and gradients travel in the type of the maps, but never in 8 bits.
+  const NumberType type = plan.wire == NumberType::int8 ? NumberType::fp32 : plan.wire;
   for (const Stage& stage : bare.trunk) {
-    if (has_parameters(stage)) {
-      director.stages.push_back(static_cast<double>(state_bytes(stage, stage.conv.filters)));
-    }
+    if (has_parameters(stage)) director.stages.push_back(bytes_in(type, stage));
   }
   time_server(net, parts, director);
   time_copies(bare, director);

@@ -37,6 +37,7 @@ EstimatePoint estimate_point(const WorkerTimes& times, const EstimateTerms& term
   machines.latency = kMilli * terms.latency;
   machines.apply = terms.apply;
   constexpr double kKibi = 1024;
+  if (scheme == estimate::Scheme::join && terms.models && times.model_bytes > 0.0) machines.bytes = times.model_bytes;
   if (machines.director) machines.director->queue = kKibi * terms.queue;
   estimate::ReplicaRun run{.scheme = scheme,
                            .server = server,
