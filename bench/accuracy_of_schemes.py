@@ -65,7 +65,7 @@ def parse_arguments():
     parser.add_argument("--shares", default="", metavar="SHARE[,SHARE...]",
                         help="shares of a core of the slaves' machines, one for each replica; all shares and the master's together "
                         "must leave room on this machine's cores (needs root)")
-    parser.add_argument("--mbits", type=float, default=1000.0, help="with --shares: speed of each link")
+    parser.add_argument("--mbits", type=float, default=250.0, help="with --shares: speed of each link (default: %(default)g)")
     parser.add_argument("--csv", type=pathlib.Path, help="file to which each epoch of a run is added")
     options = parser.parse_args()
     options.shares = [float(share) for share in options.shares.split(",") if share]
@@ -163,7 +163,8 @@ def train(options, machines, scheme, seed):
                 if progress.reaches(options.until):
                     return progress
             if master.wait() != 0:
-                sys.exit(f"accuracy_of_schemes.py: {scheme}: the master failed: {failure or pathlib.Path(log.name).read_text()[-500:]}")
+                told = failure or pathlib.Path(log.name).read_text(encoding="utf-8")[-500:]
+                sys.exit(f"accuracy_of_schemes.py: {scheme}: the master failed: {told}")
         finally:
             stop(running)
     return progress
@@ -226,8 +227,9 @@ def spread(values, digits):
 
 def print_table(options, runs):
     """Prints a line for each scheme from the rows of its runs."""
-    print(f"\n{'scheme':<20} {'accuracy in percent, mean +- sd (range)':<40} {'to one machine':>14} {'weights KB/image':>17} {'staleness':>9}"
-          f"{'  seconds to ' + format(options.until, 'g') + ' %' if options.until else ''}")
+    titles = f"{'to one machine':>14} {'weights KB/image':>17} {'staleness':>9}"
+    seconds = f"  seconds to {options.until:g} %" if options.until else ""
+    print(f"\n{'scheme':<20} {'accuracy in percent, mean +- sd (range)':<40} {titles}{seconds}")
     accuracies = {name: [float(rows[-1]["test_accuracy_percent"]) for rows in of] for name, of in runs.items()}
     for name, of in runs.items():
         alone = accuracies.get(ALONE)

@@ -20,8 +20,8 @@ struct EstimateTerms {
   int local_steps = 1;   ///< of a worker of sync-join between two exchanges
   /// Whether the workers of sync-join exchange models, with the optimizer's moments, instead of gradients.
   bool models = false;
-  double apply = 0.0;    ///< seconds in which a server applies one gradient of all weights
-  int seeds = 15;        ///< simulations of each point
+  double apply = 0.0;  ///< seconds in which a server applies one gradient of all weights
+  int seeds = 15;      ///< simulations of each point
 };
 
 /// Seconds of simulated trainings.
