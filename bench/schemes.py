@@ -293,11 +293,11 @@ def draw(rows, folder):
             block = "".join(f"{row['workers']} {row['speedup']} {row['predicted'] or 'NaN'}\n" for row in points)
             data += f"$line{number} << END\n{block}END\n"
             plots += [f"$line{number} using 1:2 with linespoints linetype {number + 1} title '{title}'",
-                      f"$line{number} using 1:3 with lines dashtype 2 linetype {number + 1} title '{title}, predicted'"]
+                      f"$line{number} using 1:3 with lines dashtype 2 linetype {number + 1} notitle"]
         script = pathlib.Path(folder) / f"schemes-{net}.gnuplot"
-        script.write_text(f"{data}set terminal pngcairo size 700,500\nset output 'schemes-{net}.png'\nset xlabel 'workers'\n"
-                          f"set ylabel 'speedup over one machine'\nset title '{net}'\nset yrange [0:*]\nset xtics 1\nset grid\n"
-                          "set key outside bottom center horizontal\nplot " + ", \\\n     ".join(plots) + "\n")
+        script.write_text(f"{data}set terminal pngcairo size 800,500\nset output 'schemes-{net}.png'\nset xlabel 'workers'\n"
+                          f"set ylabel 'speedup over one machine'\nset title '{net} (dashed: predicted)'\nset yrange [0:*]\nset xtics 1\nset grid\n"
+                          "set key outside right top vertical Left reverse\nplot " + ", \\\n     ".join(plots) + "\n")
         if shutil.which("gnuplot") is None or subprocess.run(["gnuplot", script.name], cwd=folder, check=False).returncode != 0:
             print(f"schemes.py: {script} was not drawn: gnuplot is not installed, or failed", file=sys.stderr)
 
