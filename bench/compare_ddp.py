@@ -127,7 +127,7 @@ def convoy_together(options, emulated, folder, master, slaves, wire):
     for _ in range(2):
         run = lan.train(options, emulated, folder, master, slaves, f"auto-{wire}", steps, WARM_UP)
         if run is not None:
-            return run[0], run[-1]
+            return run[0], run[5]
     sys.exit("compare_ddp: Convoy lost a slave twice")
 
 

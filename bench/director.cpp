@@ -26,7 +26,32 @@ double median_seconds(Work work) {
   return quartiles(seconds).median;
 }
 
+/// Returns the bytes of a stage's weights and running averages where the values of trained parameters travel in `type`.
+double bytes_in(NumberType type, const Stage& stage) {
+  std::size_t bytes = 0;
+  for (const ParameterSpec& spec : parameters_of(stage, stage.conv.filters)) {
+    bytes += bytes_of(spec.trained ? type : NumberType::fp32, spec.shape.size());
+  }
+  return static_cast<double>(bytes);
+}
+
 ModelState initial_model(const Cut& parts) { return {initial_trunk(parts, 1), initial_heads(parts, 1)}; }
+
+/// Takes the parts of a gradient's time from the times of a member. A node computes the gradients of the weights last, from the
+/// last stage to the first.
+void time_passes(const Cut& parts, const MemberProfile& member, estimate::Director& director) {
+  double whole = 0.0;
+  double filters = 0.0;
+  for (std::size_t s = 0; s < parts.trunk.size(); ++s) {
+    const Timing passes = predict_passes(member, s, parts.trunk[s].conv.filters);
+    director.forward += passes.forward;
+    whole += passes.seconds();
+    if (has_parameters(parts.trunk[s])) director.known.push_back(filters);
+    filters += passes.backward_filters;
+  }
+  director.forward /= whole;
+  for (double& before : director.known) before /= whole;
+}
 
 /// Times sums and updates of the server.
 void time_server(const Net& net, const Cut& parts, estimate::Director& director) {
@@ -104,18 +129,12 @@ estimate::Director director_of(const Net& net, const Cut& parts, const Plan& pla
       director.images += bytes;
     }
   }
-  double whole = 0.0;
-  for (std::size_t s = 0; s < parts.trunk.size(); ++s) {
-    const Timing passes = predict_passes(timed.members.front(), s, parts.trunk[s].conv.filters);
-    director.forward += passes.forward;
-    whole += passes.seconds();
-  }
-  director.forward /= whole;
+  time_passes(parts, timed.members.front(), director);
   const Cut bare = without_moments(parts);
+  // Weights and gradients travel in the type of the maps, but never in 8 bits.
+  const NumberType type = plan.wire == NumberType::int8 ? NumberType::fp32 : plan.wire;
   for (const Stage& stage : bare.trunk) {
-    if (has_parameters(stage)) {
-      director.stages.push_back(static_cast<double>(state_bytes(stage, stage.conv.filters)));
-    }
+    if (has_parameters(stage)) director.stages.push_back(bytes_in(type, stage));
   }
   time_server(net, parts, director);
   time_copies(bare, director);

@@ -10,17 +10,16 @@ CIFAR-10 (binary) or of MNIST. Runs that an earlier call has finished are not tr
 convoy-master train, such as --threads 1.
 """
 import argparse
-import gzip
 import json
 import pathlib
 import statistics
-import struct
 import subprocess
 import sys
 
+from cut_data import cut_data, is_cifar
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLUMNS = ("member, mean", "member, best", "ensemble", "votes", "last snapshot", "snapshots", "student alone", "student taught")
-CIFAR_RECORD = 3073
 NET = """name: small
 input: {{channels: {channels}, height: {size}, width: {size}}}
 layers:
@@ -38,32 +37,14 @@ training: {{batch: 50, learning_rate: {rate}, momentum: 0.9, weight_decay: 0.000
 """
 
 
-def cut_cifar(data: pathlib.Path, to: pathlib.Path, images: int, tests: int) -> None:
-    batches = sorted(data.glob("data_batch_*.bin"))
-    training = b"".join(batch.read_bytes() for batch in batches)[: images * CIFAR_RECORD]
-    (to / "data_batch_1.bin").write_bytes(training)
-    (to / "test_batch.bin").write_bytes((data / "test_batch.bin").read_bytes()[: tests * CIFAR_RECORD])
-
-
-def cut_mnist(data: pathlib.Path, to: pathlib.Path, images: int, tests: int) -> None:
-    for part, count in (("train", images), ("t10k", tests)):
-        for kind, header, each in (("images-idx3-ubyte", 16, 784), ("labels-idx1-ubyte", 8, 1)):
-            plain = data / f"{part}-{kind}"
-            text = plain.read_bytes() if plain.exists() else gzip.decompress((data / f"{part}-{kind}.gz").read_bytes())
-            (to / f"{part}-{kind}").write_bytes(text[:4] + struct.pack(">I", count) + text[8:header] +
-                                                text[header: header + count * each])
-
-
 class Study:
     """The runs of all seeds, in a folder."""
 
     def __init__(self, options, more):
         self.options, self.more = options, more
         self.data = options.out / f"data-{options.images}"
-        self.data.mkdir(parents=True, exist_ok=True)
-        cifar = (options.data / "test_batch.bin").exists()
-        (cut_cifar if cifar else cut_mnist)(options.data, self.data, options.images, options.tests)
-        shape = {"channels": 3, "size": 32} if cifar else {"channels": 1, "size": 28}
+        cut_data(options.data, self.data, options.images, options.tests)
+        shape = {"channels": 3, "size": 32} if is_cifar(options.data) else {"channels": 1, "size": 28}
         self.net, self.small = options.out / "net.yaml", options.out / "student.yaml"
         self.net.write_text(NET.format(**shape, filters=16, filters2=32, units=64, rate=options.rate))
         self.small.write_text(NET.format(**shape, filters=6, filters2=8, units=24, rate=options.rate))

@@ -257,6 +257,7 @@ void add_estimate(CLI::App& app) {
   command.add_option("--out", options->out, "with --output plot: the folder")->capture_default_str();
   command.callback([options, &command] {
     check(command, *options);
+    options->terms.models = command.get_option("--sync-every")->count() > 0;
     run_estimate(*options);
   });
 }

@@ -37,6 +37,10 @@ EstimatePoint estimate_point(const WorkerTimes& times, const EstimateTerms& term
   machines.latency = kMilli * terms.latency;
   machines.apply = terms.apply;
   constexpr double kKibi = 1024;
+  if (scheme == estimate::Scheme::join && terms.models && machines.director) {
+    machines.bytes = times.model_bytes;
+    machines.director->known.clear();  // models leave whole
+  }
   if (machines.director) machines.director->queue = kKibi * terms.queue;
   estimate::ReplicaRun run{.scheme = scheme,
                            .server = server,

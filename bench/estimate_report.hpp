@@ -18,8 +18,10 @@ struct EstimateTerms {
   double queue = 256;    ///< of a busy card, in KiB
   int backup = 0;        ///< workers whose gradients of an iteration of sync-join are dropped
   int local_steps = 1;   ///< of a worker of sync-join between two exchanges
-  double apply = 0.0;    ///< seconds in which a server applies one gradient of all weights
-  int seeds = 15;        ///< simulations of each point
+  /// Whether the workers of sync-join exchange models, with the optimizer's moments, instead of gradients.
+  bool models = false;
+  double apply = 0.0;  ///< seconds in which a server applies one gradient of all weights
+  int seeds = 15;      ///< simulations of each point
 };
 
 /// Seconds of simulated trainings.

@@ -118,11 +118,11 @@ def train_alone(options, lan, folder, machines, steps):
     return statistics.median(seconds)
 
 
-def train(options, lan, folder, master, slaves, plan, steps, skipped=1):
-    """Returns the seconds of each step except the first `skipped`, the notices, the bytes per step on the master's link (out,
-    in), the plan, how the slaves spent their time, and the parts of this machine's cores that the members and that all
-    programs used. Returns nothing where a slave was lost, because the steps do not
-    compare."""
+def train(options, lan, folder, master, slaves, plan, steps, skipped=1, left_out=0):
+    """Returns the seconds of each step except the first `skipped` and the last `left_out`, the notices, the bytes of each of these
+    steps on the master's link (out, in), the plan, how the slaves spent their time, the parts of this machine's cores that the
+    members and that all programs used, and the bytes of weights and gradients that went from and to the master in each of the
+    steps. Returns nothing where a slave was lost, because the steps do not compare."""
     words = command(options, folder, master, f"{folder}/run", steps)
     shutil.rmtree(f"{folder}/run", ignore_errors=True)
     open_links, key = ["--insecure"], []
@@ -138,7 +138,7 @@ def train(options, lan, folder, master, slaves, plan, steps, skipped=1):
                          stdout=open(f"{folder}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
                for slave in slaves]
     seconds, notices, moved, spent = [], [], [], {"compute": 0.0, "transfer": 0.0, "wait": 0.0}
-    work = []  # at the end of each step
+    work, weights = [], []  # at the end of each step, and in each step
     try:
         process = lan.start(master, words, stdout=subprocess.PIPE)
         running.append(process)
@@ -155,6 +155,7 @@ def train(options, lan, folder, master, slaves, plan, steps, skipped=1):
                     seconds.append(event["seconds"])
                     moved.append(lan.bytes_of(master))
                     work.append(work_so_far(running))
+                    weights.append(sum(member["states_sent"] + member["states_received"] for member in event["times"]))
                     for member in event["times"] if len(seconds) > 1 else []:
                         for what in spent:
                             spent[what] += member[what]
@@ -168,9 +169,10 @@ def train(options, lan, folder, master, slaves, plan, steps, skipped=1):
         plan = json.loads(pathlib.Path(f"{folder}/run/plan.json").read_text())
     finally:
         stop(running)
-    steps_counted = max(1, len(moved) - 1)
-    traffic = [(moved[-1][i] - moved[0][i]) / steps_counted for i in (0, 1)]
-    return seconds[skipped:] or seconds, notices, traffic, plan, spent, parts_of_cores(work[0], work[-1])
+    first, end = (skipped, len(seconds) - left_out) if len(seconds) > skipped + left_out else (1, len(seconds))
+    traffic = [(moved[end - 1][i] - moved[first - 1][i]) / max(1, end - first) for i in (0, 1)]
+    return (seconds[first:end] or seconds, notices, traffic, plan, spent, parts_of_cores(work[0], work[-1]),
+            statistics.mean(weights[first:end] or weights))
 
 
 def words_of(plan):
@@ -182,6 +184,8 @@ def words_of(plan):
     for each in rest:
         if each == "semaphore":
             words.append("--semaphore")
+        elif each.startswith("every"):
+            words += ["--sync-every", each.removeprefix("every")]
         elif each != "secure":
             words += ["--micro-batch" if each.isdigit() else options.get(each, "--wire"), each]
     return words
@@ -194,7 +198,7 @@ def print_row(count, name, bases, ideal, runs):
     seconds = [each for run in runs for each in run[0]]
     step = statistics.median(seconds)
     speedups = [base / statistics.median(run[0]) for base, run in zip(bases, runs)]
-    _, notices, traffic, plan, spent, _ = runs[-1]
+    _, notices, traffic, plan, spent, *_ = runs[-1]
     used, busy = (statistics.median(run[5][i] for run in runs) for i in (0, 1))
     said = [re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(run[1])) for run in runs]
     prediction = statistics.median(float(each.group(1)) for each in said) if all(said) else None

@@ -3,10 +3,11 @@
 compares them with what is said of them beforehand.
 
 For each net, number of workers, scheme and server it trains for some batches of each worker, and prints images per
-second and the speedup over one machine. Beside them are the speedups by the formulas of Slampa (2017), by a simulation
-that knows only the times of a gradient and of a transfer, and by the simulation of convoy-master (`convoy-bench
-estimate --master`). All three take their times from the first run, which has the fewest workers, and the link's
-speed from --mbits. For `split`, the plan of tiles, the prediction is the planner's.
+second, the speedup over one machine, and the traffic per image. Beside them are the speedups by the formulas of Slampa (2017), by
+a simulation that knows only the times of a gradient and of a transfer, and by the simulation of convoy-master
+(`convoy-bench estimate --master`). All three take their times from the first run with a central server, which has the fewest
+workers, and the link's speed from --mbits. For `split` and for a distributed server, which run by a plan, the prediction is
+the planner's.
 
 At the end it says how far off the predictions are in the median, and in how many pairs of schemes that differ by more
 than 5 % the faster one is the one predicted.
@@ -25,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import typing
 
 import lan
 from emulated_lan import BIN, Lan, sh
@@ -35,53 +37,90 @@ NETS = [
     "nets/squeezenet.yaml:16:conv10.filters=20",
     "nets/resnet34.yaml:16:dense1.units=20",
 ]
-TYPES = {"join": "sync-join", "none": "async"}  # schemes of convoy-master by their names in convoy-bench estimate
-FIELDS = ["net", "batch", "gflops", "mbits", "wire", "workers", "scheme", "server", "semaphore", "rounds", "seconds_a_batch",
-          "low", "high", "images_a_second", "speedup", "formula", "simulated_plain", "predicted", "error_percent", "cpu_percent"]
+TYPES = {"join": "sync-join", "none": "async", "split": "sync-split"}  # schemes of convoy-master in convoy-bench estimate
+FIELDS = ["net", "batch", "gflops", "mbits", "wire", "workers", "scheme", "server", "semaphore", "sync_every", "rounds",
+          "seconds_a_batch", "low", "high", "images_a_second", "speedup", "formula", "simulated_plain", "predicted", "error_percent",
+          "cpu_percent", "kb_an_image", "weights_kb_an_image"]
+SERVERS = ("central", "distributed")
 DIFFERENT = 0.05  # the least difference of two schemes for which their order counts
+PLANNED = "-"  # the server of `split` where the planner chooses what the members share
+
+
+class Scheme(typing.NamedTuple):
+    name: str
+    server: str
+    semaphore: bool = False
+    period: int = 0  # steps of join between two exchanges of models; 0: gradients are exchanged in each step
+
+
+def words_of(text, known):
+    """Returns the words of an option, which are separated by commas."""
+    words = [word for word in text.split(",") if word]
+    for word in words:
+        if word not in known:
+            sys.exit(f"schemes.py: '{word}' is not known; choose among {', '.join(known)}")
+    return words
 
 
 def schemes_of(options):
-    """Returns the schemes to measure, as (scheme, server, semaphore). Servers and semaphores that convoy-master does not
-    have are left out."""
-    known = sh(BIN / "convoy-master", "train", "--help")
-    servers = options.servers.split(",") if "--server " in known else ["central"]
-    semaphores = [False, True] if options.semaphore and "--semaphore" in known else [False]
+    """Returns the schemes to measure. What convoy-master refuses is left out: `none`, local steps and the semaphore on a
+    distributed server."""
+    servers = words_of(options.servers, SERVERS)
     schemes = []
-    for scheme in options.schemes.split(","):
-        if scheme == "split":
-            schemes.append((scheme, "-", False))
-        elif scheme in TYPES:
-            schemes += [(scheme, server, semaphore) for server in servers for semaphore in semaphores]
-        else:
-            sys.exit(f"schemes.py: unknown scheme '{scheme}'; expected join, none or split")
+    for name in words_of(options.schemes, TYPES):
+        if name == "split":
+            schemes += [Scheme(name, server) for server in [PLANNED, *words_of(options.split_servers, SERVERS)]]
+        elif "central" in servers:
+            schemes += [Scheme(name, "central", semaphore) for semaphore in ([False, True] if options.semaphore else [False])]
+        if name == "join":
+            schemes += [Scheme(name, "central", False, int(period)) for period in filter(None, options.sync_every.split(","))]
+            schemes += [Scheme(name, "distributed")] if "distributed" in servers else []
     return schemes
 
 
-def plan_name(options, scheme, server, semaphore):
-    """Returns the scheme as a plan of lan.train()."""
-    words = ["auto" if scheme == "split" else scheme, options.wire]
-    if server == "distributed":
-        words.append(server)
-    return "-".join(words + (["semaphore"] if semaphore else []))
+def plan_name(options, scheme):
+    """Returns the scheme as a plan of lan.train(). In a star the sums of gradients go through the master; in a ring the members
+    add them."""
+    if scheme.name == "split":
+        exchange = {PLANNED: "auto", "central": "star-samples", "distributed": "ring-samples"}[scheme.server]
+        return f"{exchange}-{options.wire}"
+    words = [scheme.name, options.wire]
+    words += ["distributed"] if scheme.server == "distributed" else []
+    words += ["semaphore"] if scheme.semaphore else []
+    return "-".join(words + ([f"every{scheme.period}"] if scheme.period else []))
+
+
+def batches_of(options, scheme):
+    """Returns how many batches each worker has in a run, and how many of them are at the beginning and do not count. Of local steps
+    whole periods count."""
+    if not scheme.period:
+        return options.batches_of_a_worker, 1
+    periods = max(2, math.ceil((options.batches_of_a_worker - 1) / scheme.period))
+    return scheme.period * (1 + periods), scheme.period
+
+
+class Run(typing.NamedTuple):
+    seconds: float  # of a batch
+    notices: list
+    cores: float  # the part of this machine's cores that members used
+    bytes_an_image: float  # on the master's link, both ways
+    weights_an_image: float  # bytes of weights, gradients and moments, to the master and from it
 
 
 def run(options, emulated, folder, machines, scheme):
-    """Trains, and returns the seconds of a batch, the notices, and the part of this machine's cores that members
-    used. The first batch of each worker does not count, and for `none` nor does the last one, after which the worker is
-    sent no weights."""
+    """Trains, and returns the Run. The first batch of each worker does not count, and for `none` nor does the last one, after which
+    the worker is sent no weights."""
     master, slaves = machines
-    count, name = len(slaves), scheme[0]
-    batches = options.batches_of_a_worker
-    steps, first = (batches * count, count) if name == "none" else (batches, 1)
+    count = len(slaves)
+    batches, skipped = batches_of(options, scheme)
+    steps, first, last = (batches * count, count, count) if scheme.name == "none" else (batches, skipped, 0)
     for _ in range(2):
-        result = lan.train(options, emulated, folder, master, slaves, plan_name(options, *scheme), steps, first)
+        result = lan.train(options, emulated, folder, master, slaves, plan_name(options, scheme), steps, first, last)
         if result is not None:
-            seconds, notices, _, _, _, used = result
-            if name == "none":
-                seconds = seconds[:-count]
-            in_a_step = count if name == "join" else 1
-            return statistics.mean(seconds) / in_a_step, notices, used[0]
+            seconds, notices, traffic, _, _, used, weights = result
+            in_a_step = count if scheme.name == "join" else 1
+            images = options.batch * in_a_step
+            return Run(statistics.mean(seconds) / in_a_step, notices, used[0], sum(traffic) / images, weights / images)
     sys.exit("schemes.py: a slave was lost again")
 
 
@@ -91,12 +130,14 @@ def estimate_rows(words):
     return list(csv.DictReader(sh(BIN / "convoy-bench", "estimate", *words).splitlines()))
 
 
-def predictions(options, kept, count, semaphore):
+def predictions(options, kept, count, scheme):
     """Returns, by type and server, the speedups over one machine by the formulas, by the simulation without a director, and
     by the simulation of convoy-master."""
-    common = ["--workers", count, "--batches", (options.batches_of_a_worker - 1) * count, "--skip", count,
-              "--type", ",".join(TYPES.values())]
-    common += ["--semaphore"] if semaphore else []
+    batches, skipped = batches_of(options, scheme)
+    common = ["--workers", count, "--type", TYPES["join"] if scheme.period else ",".join(TYPES.values())]
+    common += ["--batches", (batches if scheme.period else batches - 1) * count, "--skip", skipped * count]
+    common += ["--semaphore"] if scheme.semaphore else []
+    common += ["--sync-every", scheme.period] if scheme.period else []
 
     def rows_of(words):
         rows = estimate_rows([*words, *common])
@@ -109,25 +150,54 @@ def predictions(options, kept, count, semaphore):
             for point, row in ours.items()}
 
 
+def scheme_of(row):
+    return Scheme(row["scheme"], row["server"], bool(row["semaphore"]), int(row["sync_every"] or 0))
+
+
+def has_plan(row):
+    """Returns whether the members share the batches of a step by one plan, so that the planner predicts its time."""
+    return row["scheme"] == "split" or row["server"] == "distributed"
+
+
 def predict(options, rows, kept):
-    """Adds predictions to the rows of a net. `kept` is the folder of a run of replicas of one slave."""
+    """Adds predictions to the rows of a net. `kept` is the folder of a run of replicas of one slave; without it there are none but
+    the planner's."""
     known = {}
     for row in rows:
-        if row["scheme"] == "split":
-            row["formula"] = row["simulated_plain"] = ""
-        else:
-            point = (row["workers"], row["semaphore"])
+        row.setdefault("formula", "")
+        row.setdefault("simulated_plain", "")
+        if row["server"] != PLANNED and os.path.exists(kept):
+            scheme = scheme_of(row)
+            point = (row["workers"], scheme.semaphore, scheme.period)
             if point not in known:
-                known[point] = predictions(options, kept, *point)
-            said = known[point][TYPES[row["scheme"]], row["server"]]
-            row["formula"], row["simulated_plain"], row["predicted"] = (f"{speedup:.3f}" for speedup in said)
+                known[point] = predictions(options, kept, row["workers"], scheme)
+            said = [f"{speedup:.3f}" for speedup in known[point][TYPES[scheme.name], scheme.server]]
+            row["formula"], row["simulated_plain"] = said[:2]
+            row["predicted"] = row["predicted"] if has_plan(row) else said[2]
         row["error_percent"] = f"{100 * error_of(row, 'predicted'):.1f}" if row["predicted"] else ""
 
 
-def predicted_split(notices, alone):
-    """Returns the planner's speedup, or nothing."""
+def predicted_by_plan(notices, batches, alone):
+    """Returns the planner's speedup in a step of some batches, or nothing."""
     said = re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(notices))
-    return alone / float(said.group(1)) if said else None
+    return f"{alone * batches / float(said.group(1)):.3f}" if said else ""
+
+
+def row_of(options, name, alone, count, scheme, results):
+    """Returns the row of a point from its runs, without predictions by replicas."""
+    seconds = [each.seconds for each in results]
+    middle = statistics.median(seconds)
+    row = {"net": name, "batch": options.batch, "gflops": options.paced, "mbits": f"{options.mbits:g}", "wire": options.wire,
+           "workers": count, "scheme": scheme.name, "server": scheme.server, "semaphore": int(scheme.semaphore),
+           "sync_every": scheme.period or "", "rounds": len(results), "seconds_a_batch": f"{middle:.4f}",
+           "low": f"{min(seconds):.4f}", "high": f"{max(seconds):.4f}", "images_a_second": f"{options.batch / middle:.2f}",
+           "speedup": f"{alone / middle:.3f}", "predicted": "",
+           "cpu_percent": f"{100 * statistics.median(each.cores for each in results):.0f}",
+           "kb_an_image": f"{1e-3 * statistics.median(each.bytes_an_image for each in results):.2f}",
+           "weights_kb_an_image": f"{1e-3 * statistics.median(each.weights_an_image for each in results):.2f}"}
+    if has_plan(row):
+        row["predicted"] = predicted_by_plan(results[-1].notices, count if scheme.name == "join" else 1, alone)
+    return row
 
 
 def measure(options, net, folder):
@@ -135,7 +205,6 @@ def measure(options, net, folder):
     options.net, batch, *options.set = net.split(":")
     options.batch = int(batch)
     emulated = Lan(folder, options.mbits)
-    rows = []
     try:
         speeds = [float(options.paced)]
         master, slaves = lan.machines_of(options, emulated, speeds, max(options.counts))
@@ -149,18 +218,9 @@ def measure(options, net, folder):
         for _ in range(options.rounds):
             for count, scheme in points:
                 runs[count, scheme].append(run(options, emulated, folder, (master, slaves[:count]), scheme))
-                if scheme[0] != "split" and not os.path.exists(kept):
+                if scheme.name != "split" and scheme.server == "central" and not os.path.exists(kept):
                     shutil.copytree(f"{folder}/run", kept)
-        for (count, (what, server, semaphore)), results in runs.items():
-            seconds = [each[0] for each in results]
-            middle = statistics.median(seconds)
-            split = predicted_split(results[-1][1], alone) if what == "split" else None
-            rows.append({"net": name, "batch": options.batch, "gflops": options.paced, "mbits": f"{options.mbits:g}",
-                         "wire": options.wire, "workers": count, "scheme": what, "server": server, "semaphore": int(semaphore),
-                         "rounds": len(results), "seconds_a_batch": f"{middle:.4f}", "low": f"{min(seconds):.4f}",
-                         "high": f"{max(seconds):.4f}", "images_a_second": f"{options.batch / middle:.2f}",
-                         "speedup": f"{alone / middle:.3f}", "predicted": f"{split:.3f}" if split else "",
-                         "cpu_percent": f"{100 * statistics.median(each[2] for each in results):.0f}"})
+        rows = [row_of(options, name, alone, *point, results) for point, results in runs.items()]
         predict(options, rows, kept)
         for row in rows:
             print_row(row)
@@ -172,8 +232,9 @@ def measure(options, net, folder):
 def print_row(row):
     print(f"{row['workers']:>3} {title_of(row):<28}{row['seconds_a_batch']:>9} s "
           f"({row['low']} to {row['high']}) speedup {row['speedup']:>6}, formula {row['formula'] or '-':>6}, plain "
-          f"{row['simulated_plain'] or '-':>6}, predicted {row['predicted'] or '-':>6} ({row['error_percent']} %), "
-          f"CPU {row['cpu_percent']} %", flush=True)
+          f"{row['simulated_plain'] or '-':>6}, predicted {row['predicted'] or '-':>6} ({row['error_percent'] or '-'} %), "
+          f"{row['kb_an_image'] or '-'} KB an image, of which weights {row['weights_kb_an_image'] or '-'}, CPU {row['cpu_percent']} %",
+          flush=True)
 
 
 def error_of(row, column):
@@ -198,11 +259,10 @@ def order_of(rows, column):
 
 def summary(rows):
     """Prints how good the predictions are over all points."""
-    servers = [row for row in rows if row["scheme"] != "split"]
-    for what, column, some in (("formulas", "formula", servers),
-                               ("simulation without a director", "simulated_plain", servers),
-                               ("simulation of convoy-master", "predicted", servers),
-                               ("the same, with split by the planner", "predicted", rows)):
+    for what, column, some in (("formulas", "formula", rows),
+                               ("simulation without a director", "simulated_plain", rows),
+                               ("simulation of convoy-master", "predicted", [row for row in rows if not has_plan(row)]),
+                               ("the same, with split and distributed servers by the planner", "predicted", rows)):
         errors = [error_of(row, column) for row in some if row[column]]
         if not errors:
             continue
@@ -214,8 +274,9 @@ def summary(rows):
 
 def title_of(row):
     """Returns the name of a row's scheme for people."""
-    server = row["server"] if row["server"] != "-" else ""
-    return " ".join(filter(None, [row["scheme"], server, "semaphore" if row["semaphore"] else ""]))
+    return " ".join(filter(None, [row["scheme"], row["server"] if row["server"] != PLANNED else "",
+                                  "semaphore" if row["semaphore"] else "",
+                                  f"every {row['sync_every']}" if row["sync_every"] else ""]))
 
 
 def draw(rows, folder):
@@ -232,11 +293,11 @@ def draw(rows, folder):
             block = "".join(f"{row['workers']} {row['speedup']} {row['predicted'] or 'NaN'}\n" for row in points)
             data += f"$line{number} << END\n{block}END\n"
             plots += [f"$line{number} using 1:2 with linespoints linetype {number + 1} title '{title}'",
-                      f"$line{number} using 1:3 with lines dashtype 2 linetype {number + 1} title '{title}, predicted'"]
+                      f"$line{number} using 1:3 with lines dashtype 2 linetype {number + 1} notitle"]
         script = pathlib.Path(folder) / f"schemes-{net}.gnuplot"
-        script.write_text(f"{data}set terminal pngcairo size 700,500\nset output 'schemes-{net}.png'\nset xlabel 'workers'\n"
-                          f"set ylabel 'speedup over one machine'\nset title '{net}'\nset yrange [0:*]\nset xtics 1\nset grid\n"
-                          "set key outside bottom center horizontal\nplot " + ", \\\n     ".join(plots) + "\n")
+        script.write_text(f"{data}set terminal pngcairo size 800,500\nset output 'schemes-{net}.png'\nset xlabel 'workers'\n"
+                          f"set ylabel 'speedup over one machine'\nset title '{net} (dashed: predicted)'\nset yrange [0:*]\nset xtics 1\nset grid\n"
+                          "set key outside right top vertical Left reverse\nplot " + ", \\\n     ".join(plots) + "\n")
         if shutil.which("gnuplot") is None or subprocess.run(["gnuplot", script.name], cwd=folder, check=False).returncode != 0:
             print(f"schemes.py: {script} was not drawn: gnuplot is not installed, or failed", file=sys.stderr)
 
@@ -253,7 +314,8 @@ def read(files):
     rows = []
     for file in files:
         with open(file, encoding="utf-8") as text:
-            rows += [{**row, "workers": int(row["workers"]), "semaphore": int(row["semaphore"])} for row in csv.DictReader(text)]
+            rows += [{**dict.fromkeys(FIELDS, ""), **row, "workers": int(row["workers"]), "semaphore": int(row["semaphore"])}
+                     for row in csv.DictReader(text)]
     return rows
 
 
@@ -264,16 +326,23 @@ def main():
     parser.add_argument("--data", default="", help="data, as for convoy-master train (default: random pixels)")
     parser.add_argument("--workers", default="1,2,4,8", help="numbers of workers, separated by commas")
     parser.add_argument("--schemes", default="join,none,split", help="schemes, separated by commas: join, none, split")
-    parser.add_argument("--servers", default="central,distributed", help="servers of join and none, separated by commas")
-    parser.add_argument("--semaphore", action="store_true", help="measure join and none also with the semaphore")
+    parser.add_argument("--servers", default="central,distributed",
+                        help="servers of join and none, separated by commas; none has a central server alone")
+    parser.add_argument("--split-servers", default="", metavar="SERVERS",
+                        help="measure split also where the members share the images of a batch whatever the planner thinks: central "
+                        "sends sums of gradients through the master, distributed from member to member; separated by commas")
+    parser.add_argument("--semaphore", action="store_true",
+                        help="measure join and none on a central server also with the semaphore")
+    parser.add_argument("--sync-every", default="", metavar="H[,H...]",
+                        help="measure join on a central server also with so many local steps between two exchanges of models")
     parser.add_argument("--paced", default="60", help="speed of each machine in GFLOP/s")
     parser.add_argument("--mbits", type=float, default=0.0, help="speed of each link (default: 1 Gbit/s for each 240 GFLOP/s)")
     parser.add_argument("--wire", default="bf16", choices=["fp32", "bf16", "fp16"],
-                        help="number type of maps and images on the wire; weights and gradients of join and none travel in fp32")
+                        help="number type in which maps, weights and gradients travel; models of --sync-every travel in fp32")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each point; the rows show medians")
     parser.add_argument("--batches-of-a-worker", type=int, default=5,
                         help="batches of each worker in a run, at least 3; the first does not count")
-    parser.add_argument("--out", default="schemes", help="folder for schemes.csv, the pictures, and a run of each net, which has its times")
+    parser.add_argument("--out", default="schemes", help="folder for schemes.csv, the pictures, and a run of each net, with its times")
     parser.add_argument("--read", nargs="*", default=[], metavar="FILE",
                         help="take the rows of these files and measure nothing: say how good the predictions are, and draw")
     parser.add_argument("--predict", default="", metavar="FOLDER",
@@ -304,7 +373,8 @@ def measure_all(options):
     options.counts = [int(count) for count in options.workers.split(",")]
     options.mbits = options.mbits or 1000.0 * float(options.paced) / 240.0
     most = max(int(net.split(":")[1]) for net in options.nets)
-    images = most * max(options.counts) * (options.batches_of_a_worker + 2)
+    batches = max(batches_of(options, scheme)[0] for scheme in schemes_of(options))
+    images = most * max(options.counts) * (batches + 2)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         if not options.data:

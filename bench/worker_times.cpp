@@ -164,10 +164,13 @@ void take_alone(const Net& net, const std::string& folder, WorkerTimes& times) {
                                     net.training.batch));
 }
 
-/// Takes the weights that convoy-master sends to replicas: all but those of the dense layers, in fp32.
+/// Takes the weights that convoy-master sends to replicas: all but those of the dense layers.
 void take_trunk(const Net& net, const estimate::Director& director, WorkerTimes& times) {
   times.tensors = director.stages;
   times.bytes = std::reduce(director.stages.begin(), director.stages.end());
+  for (const Stage& stage : cut(net).trunk) {
+    times.model_bytes += static_cast<double>(state_bytes(stage, stage.conv.filters));
+  }
   times.notes.push_back(
       fmt::format("the weights of {} before its dense layers have {:.4g} MB; the images of a batch have {:.4g} MB, and "
                   "the master works {:.4g} s for each gradient and {:.4g} s for each update",

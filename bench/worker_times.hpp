@@ -33,6 +33,9 @@ struct WorkerTimes {
   std::vector<NodeLink> links;
   NodeLink server;  ///< of a machine that holds all weights
   double bytes = 1.0;
+  /// Bytes in transit of the weights with the optimizer's moments, which travel where workers of convoy-master train by
+  /// themselves; 0 where they are not known.
+  double model_bytes = 0.0;
   std::vector<double> tensors;
   std::optional<estimate::Director> director;
   std::vector<std::string> notes;  ///< sentences that say where the numbers come from

@@ -293,6 +293,18 @@ void Node::take_weights(int index) {
 
 // ---- gradients and state -------------------------------------------------------------------------------------------
 
+bool Node::gradients_known(std::size_t stage) const {
+  if (finished()) return true;
+  bool found = false;
+  for (std::size_t i = 0; i < schedule_.graph().tasks.size(); ++i) {
+    const Task& task = schedule_.graph().tasks[i];
+    if (static_cast<std::size_t>(task.stage) != stage || !plan_.finds_gradients(task)) continue;
+    if (!schedule_.is_done(static_cast<int>(i))) return false;
+    found = true;
+  }
+  return found;  // running averages of a frozen stage are known at the end of the step
+}
+
 double Node::gradient_squares() const {
   double sum = 0.0;
   for (std::size_t s = 0; s < trunk().size(); ++s) {

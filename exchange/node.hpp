@@ -53,6 +53,8 @@ class Node {
   void give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch);
   /// Whether all gradients of the filters that the node owns are known in a training pass.
   bool gradients_ready() const { return updates_ && work_.trains() && schedule_.gradients_ready(); }
+  /// Whether all gradients of the filters of a stage that the node owns are known, in or after a training pass.
+  bool gradients_known(std::size_t stage) const;
   /// The sum of the squares of all gradients of the filters that the node owns.
   double gradient_squares() const;
   /// The stages whose own shard an update left with values that are not finite, as far as the device has finished.
@@ -83,7 +85,7 @@ class Node {
   ShardState state(std::size_t stage, FilterRange filters) const {
     return shards_.state(static_cast<int>(stage), filters);
   }
-  /// The gradients of filters of a stage that the node owns, in the form of gradient_state(), after a training step.
+  /// The gradients of filters of a stage that the node owns, in the form of gradient_state(), once they are known.
   ShardState gradients(std::size_t stage, FilterRange filters) const;
   /// Sets the state of filters of a stage. Ignores filters that the node does not hold.
   void set_state(std::size_t stage, FilterRange filters, const ShardState& state);

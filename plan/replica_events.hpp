@@ -24,6 +24,8 @@ struct Event {
     maps_arrive,
     head_computed,
     map_gradients_arrive,
+    part_known,  ///< the worker has the gradient of one more stage
+    part_arrives,
     computed,
     gradient_known,  ///< the director knows that the worker has it
     gradient_wanted,
@@ -66,16 +68,32 @@ struct ServerState {
 };
 /// The state of a worker.
 struct State {
-  std::size_t missing = 0;  ///< servers whose weights have not arrived
-  std::size_t part = 0;     ///< of the weights of a server with a director, the part that arrives
-  int images = 0;           ///< micro-batches that have arrived
-  double free = 0.0;        ///< when it has computed these forward
-  double seconds = 0.0;     ///< of the gradient that it computes
+  std::size_t missing = 0;      ///< servers whose weights have not arrived
+  std::size_t part = 0;         ///< of the weights of a server with a director, the part that arrives
+  int images = 0;               ///< micro-batches that have arrived
+  double free = 0.0;            ///< when it has computed these forward
+  double seconds = 0.0;         ///< of the gradient that it computes
+  std::size_t parts_known = 0;  ///< stages whose gradients it has computed, where they leave in parts
+  std::size_t parts_sent = 0;
+  bool sends_part = false;
   std::size_t applied = 0;  ///< parts of the last gradient that servers have applied
   bool another = false;     ///< whether it has a next batch, in the asynchronous scheme
   int fetched = 0;          ///< updates before the weights that it was sent last
   int computes_on = 0;      ///< updates before the weights that it computes on
 };
+
+/// Returns the number of batches in an iteration of join.
+int batches_of_iteration(const ReplicaRun& run, int workers);
+/// Returns the number of iterations of a synchronous scheme, or of gradients of the asynchronous scheme.
+int units_of(const ReplicaRun& run, int workers);
+/// Returns how many gradients end an iteration, counted from 0.
+int gradients_of(const ReplicaRun& run, int workers, int iteration);
+/// Bounds the time that a simulation takes. Of asynchronous gradients, half are as many of each worker, because what happens
+/// repeats from round to round.
+int most_units(const Workers& workers, const ReplicaRun& run, std::size_t servers);
+/// Returns when a unit, counted from 1, has ended, where `ends` has the units that were simulated. Units beyond these go on at the
+/// pace of their second half.
+double end_of_unit(const std::vector<double>& ends, int unit);
 
 /// Returns the cards of the workers and, last, of the central server or the director; without either, the last one is idle.
 std::vector<NodeLink> cards_of(const Workers& workers, const ReplicaRun& run);

@@ -53,54 +53,22 @@ class ReplicaSimulation {
 
   ReplicaTimes run() {
     const int all = units();
-    const int simulated = std::min(all, most_units());
+    const int simulated = std::min(all, most_units(workers_, run_, servers_.size()));
     start();
     while (static_cast<int>(ends_.size()) < simulated) advance();
-    const int skipped = run_.scheme == Scheme::join ? run_.skipped / in_iteration() : run_.skipped;
-    ReplicaTimes times{.seconds = end_of(all) - end_of(skipped)};
+    const int skipped = run_.scheme == Scheme::join ? run_.skipped / batches_of_iteration(run_, count_) : run_.skipped;
+    ReplicaTimes times{.seconds = end_of_unit(ends_, all) - end_of_unit(ends_, skipped)};
     if (run_.scheme == Scheme::async) times.staleness = staleness_ / simulated;
     return times;
   }
 
  private:
-  /// Returns when a unit, counted from 1, has ended. Units beyond those that were simulated go on at the pace of their second
-  /// half.
-  double end_of(int unit) const {
-    const auto simulated = static_cast<int>(ends_.size());
-    if (unit <= simulated) return unit == 0 ? 0.0 : ends_[slot(unit - 1)];
-    const int half = simulated / 2;
-    const double second_half = ends_.back() - ends_[slot(half - 1)];
-    return ends_.back() + second_half / (simulated - half) * (unit - simulated);
-  }
-
   using Kind = Event::Kind;
 
   bool synchronous() const { return run_.scheme != Scheme::async; }
-  /// Returns the number of batches in an iteration of join.
-  int in_iteration() const { return (count_ - run_.backup) * run_.local_steps; }
-  int units() const {
-    if (run_.scheme == Scheme::join) return (run_.batches + in_iteration() - 1) / in_iteration();
-    return run_.batches;
-  }
-  /// Bounds the time that a simulation takes. Of asynchronous gradients, half are as many of each worker, because what happens
-  /// repeats from round to round.
-  int most_units() const {
-    constexpr double kTransfers = 20000.0;
-    constexpr int kLeast = 8;
-    double of_a_worker = 2.0 * static_cast<double>(servers_.size());
-    if (const auto& director = workers_.director) {
-      of_a_worker += static_cast<double>(director->stages.size()) + director->micro_batches + 2.0;
-    }
-    const double in_an_iteration = of_a_worker * count_;
-    const int half = std::max(kLeast, static_cast<int>(0.5 * kTransfers / in_an_iteration));
-    return 2 * half * (synchronous() ? 1 : count_);
-  }
+  int units() const { return units_of(run_, count_); }
   /// Returns how many gradients end an iteration.
-  int needed(int iteration) const {
-    if (run_.scheme != Scheme::join) return count_;
-    const int left = run_.batches - iteration * in_iteration();
-    return std::min(count_ - run_.backup, (left + run_.local_steps - 1) / run_.local_steps);
-  }
+  int needed(int iteration) const { return gradients_of(run_, count_, iteration); }
 
   void start() {
     given_ = std::min(count_, run_.batches);
@@ -240,12 +208,14 @@ class ReplicaSimulation {
       case Kind::head_computed:
         return transfer(
             {count_, event.worker, share() * workers_.director->maps, {Kind::map_gradients_arrive, event.worker}});
-      case Kind::map_gradients_arrive:
-        return after((1.0 - workers_.director->forward) * state.seconds, {Kind::computed, event.worker});
+      case Kind::map_gradients_arrive: return end_gradient_pass(event.worker);
+      case Kind::part_known: ++state.parts_known; return send_part_of_gradient(event.worker);
+      case Kind::part_arrives: return take_part_of_gradient(event);
       case Kind::computed:
         state.another = given_ < run_.batches;
         if (state.another) ++given_;
         if (!workers_.director) return send_gradient(event.worker);
+        if (leaves_in_parts()) return;
         return after(workers_.latency, {Kind::gradient_known, event.worker});
       case Kind::gradient_known:
         return take_turn(gradient_turns_, workers_.latency, {Kind::gradient_wanted, event.worker});
@@ -299,6 +269,37 @@ class ReplicaSimulation {
     state.images = 0;
     after(state.free - now_, {Kind::forwarded, worker});
   }
+
+  // ---- gradients that leave in parts ----
+
+  bool leaves_in_parts() const { return in_parts() && !run_.semaphore && !workers_.director->known.empty(); }
+  /// The worker has the gradients of its maps, and computes those of its weights.
+  void end_gradient_pass(int worker) {
+    const double seconds = states_[slot(worker)].seconds;
+    const double left = (1.0 - workers_.director->forward) * seconds;
+    after(left, {Kind::computed, worker});
+    if (!leaves_in_parts()) return;
+    for (const double before : workers_.director->known) {
+      after(std::max(0.0, left - before * seconds), {Kind::part_known, worker});
+    }
+  }
+  /// Sends the next part that is known, the last stage first, unless another part of the worker travels.
+  void send_part_of_gradient(int worker) {
+    State& state = states_[slot(worker)];
+    if (state.sends_part || state.parts_sent == state.parts_known) return;
+    const std::vector<double>& stages = workers_.director->stages;
+    const double part = stages[stages.size() - 1 - state.parts_sent++] / in_stages_;
+    state.sends_part = true;
+    transfer({worker, count_, part * workers_.bytes, {Kind::part_arrives, worker, 0}});
+  }
+  void take_part_of_gradient(const Event& event) {
+    State& state = states_[slot(event.worker)];
+    state.sends_part = false;
+    if (state.parts_sent < workers_.director->stages.size()) return send_part_of_gradient(event.worker);
+    state.parts_sent = state.parts_known = 0;
+    take_gradient(event);
+  }
+
   void take_gradient(const Event& event) {
     end_turn(gradient_turns_, workers_.latency);
     ServerState& server = servers_[slot(event.server)];

@@ -32,6 +32,10 @@ struct Director {
   /// The sizes, in any unit, in which a central server sends the weights: a worker asks for the next part when it has the
   /// one before. Empty: all at once.
   std::vector<double> stages;
+  /// For each of `stages`, how long before the end of a gradient's time its own gradient is known, as a part of this time. The
+  /// gradients of the last stages are known first, and leave for a central server one after another while the worker computes
+  /// the others. Empty: all leave when all are known, as they do with the semaphore.
+  std::vector<double> known = {};
 };
 
 /// The machines of a training. Workers may be unequal.
@@ -93,9 +97,10 @@ std::vector<double> spread(const std::vector<double>& tensors, std::size_t serve
 ///   - A distributed server's part of the weights on a worker's own machine does not travel.
 ///   - With a director, a worker receives its images after the weights, and computes each micro-batch as it comes. Then its maps
 ///     travel to the director, whose thread computes the dense layers of one worker after the other, and their gradients
-///     travel back. Its gradient is asked for when it is known, which takes two messages. The director's thread also does the work
-///     of a central server, which adds an iteration's gradients when all of them are there. Workers of sync-split have a part of
-///     a batch's images and maps, and local steps as many times more.
+///     travel back. Its gradient is asked for when it is known, which takes two messages, unless it leaves in parts
+///     (Director::known). The director's thread also does the work of a central server, which adds an iteration's gradients
+///     when all of them are there. Workers of sync-split have a part of a batch's images and maps, and local steps as many times
+///     more.
 ///   - Cards are shared as in plan/links.hpp. With the semaphore, transfers wait in the order in which they were asked for; one
 ///     whose two machines are free goes ahead of those whose machines are not.
 /// Long trainings are simulated in part, and the rest takes as long as the second half of this part did.

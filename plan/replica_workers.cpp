@@ -34,6 +34,42 @@ double seconds_with_jitter(double mean, int steps, double jitter, Random& random
   return seconds;
 }
 
+int batches_of_iteration(const ReplicaRun& run, int workers) { return (workers - run.backup) * run.local_steps; }
+
+int units_of(const ReplicaRun& run, int workers) {
+  if (run.scheme != Scheme::join) return run.batches;
+  const int each = batches_of_iteration(run, workers);
+  return (run.batches + each - 1) / each;
+}
+
+int gradients_of(const ReplicaRun& run, int workers, int iteration) {
+  if (run.scheme != Scheme::join) return workers;
+  const int left = run.batches - iteration * batches_of_iteration(run, workers);
+  return std::min(workers - run.backup, (left + run.local_steps - 1) / run.local_steps);
+}
+
+int most_units(const Workers& workers, const ReplicaRun& run, std::size_t servers) {
+  constexpr double kTransfers = 20000.0;
+  constexpr int kLeast = 8;
+  double of_a_worker = 2.0 * static_cast<double>(servers);
+  if (const auto& director = workers.director) {
+    of_a_worker += static_cast<double>(director->stages.size() + director->known.size());
+    of_a_worker += director->micro_batches + 2.0;
+  }
+  const auto count = static_cast<int>(workers.gradient.size());
+  const int half = std::max(kLeast, static_cast<int>(0.5 * kTransfers / (of_a_worker * count)));
+  return 2 * half * (run.scheme == Scheme::async ? count : 1);
+}
+
+double end_of_unit(const std::vector<double>& ends, int unit) {
+  const auto simulated = static_cast<int>(ends.size());
+  if (unit == 0) return 0.0;
+  if (unit <= simulated) return ends[static_cast<std::size_t>(unit - 1)];
+  const int half = simulated / 2;
+  const double second_half = ends.back() - ends[static_cast<std::size_t>(half - 1)];
+  return ends.back() + second_half / (simulated - half) * (unit - simulated);
+}
+
 Setting setting_of(const Workers& workers, const ReplicaRun& run) {
   const auto count = static_cast<int>(workers.gradient.size());
   Setting setting{.scheme = run.scheme,

@@ -153,7 +153,11 @@ bool Session::work() {
   if (!node_ || !in_step_) return sent;
   count(0, watch_.restart(), 0);
   bool worked = false;
-  if (!try_to("a step", [&] { worked = node_->work(); })) in_step_ = false;
+  const bool done = try_to("a step", [&] {
+    worked = node_->work();
+    answer_snapshots();
+  });
+  if (!done) in_step_ = false;
   send_squares();
   const std::vector<double> stages = node_->take_seconds();
   times_.stages.resize(stages.size(), 0.0);
@@ -259,6 +263,7 @@ void Session::on(const wire::Step& step) {
   const std::uint64_t due = step_ + (next_ ? 2 : 1);
   if (step.number != due) fail("step {} came where step {} was due", step.number, due);
   if (next_) fail("step {} came while step {} waits", step.number, step_ + 1);
+  if (!asked_.empty()) fail("step {} came before the gradients of step {} were sent", step.number, step_);
   if (step.work.update && !gradients_) fail("an update came before the gradients that it needs");
   if (step.work.update) expect_moments_for(*step.work.update);
   expect_scales_for_images(step.work);
@@ -329,6 +334,7 @@ void Session::carry(Parcel&& parcel) {
 void Session::finish_step() {
   while (in_step_ && node_ && node_->finished()) {
     in_step_ = false;
+    try_to("a Snapshot", [&] { answer_snapshots(); });
     finish();
     if (const auto next = std::exchange(next_, std::nullopt)) try_to("a step", [&] { begin(*next); });
   }

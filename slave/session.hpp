@@ -67,6 +67,8 @@ class Session {
   /// A master that was busy answers each of the Hellos that it finds.
   void on(const wire::Welcome&) {}
   void give_up(const std::string& peer);
+  void answer_snapshots();
+  void put_state(const wire::Snapshot& task);
   bool send_state();
   /// Fails for all other messages, which a master never sends.
   template <class T>
@@ -126,6 +128,7 @@ class Session {
   std::optional<LoadingState> loading_;
   wire::Deadline transfer_until_;  ///< when the master must have sent the next message of a transfer
   bool given_up_ = false;          ///< whether a link that the plan needs broke; the master knows and sends a new plan
+  std::deque<wire::Snapshot> asked_;   ///< Snapshots whose values are not known yet
   std::deque<wire::Envelope> states_;  ///< Pieces of states that the master asked for with Snapshot, still to be sent
   MovingStates moving_;
   bool move_owed_ = false;          ///< whether Done is due when moving_ is complete

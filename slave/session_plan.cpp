@@ -36,6 +36,7 @@ void Session::on(const wire::Assign& task) {
   coming_.clear();
   next_.reset();
   gradients_ = false;
+  asked_.clear();
   states_.clear();
   moving_ = {};
   move_owed_ = false;
@@ -146,12 +147,28 @@ void Session::finish_move() {
 }
 
 void Session::on(const wire::Snapshot& task) {
-  if (in_step_) fail("a Snapshot came in the middle of a step");
+  if (in_step_ && !task.gradients) fail("a Snapshot came in the middle of a step");
   if (common(task.filters, node().own(task.stage_index)) != task.filters) {
     fail("not all of filters {} to {} of stage {} are in a shard of this slave", task.filters.first,
          task.filters.first + task.filters.count - 1, task.stage_index);
   }
-  if (task.gradients && !gradients_) fail("gradients were asked for before a training step");
+  if (task.gradients && (!gradients_ || next_)) fail("gradients were asked for before a training step");
+  asked_.push_back(task);
+  answer_snapshots();
+}
+
+/// Answers Snapshots in their order. Gradients of a stage leave while those of the stages before it are computed.
+void Session::answer_snapshots() {
+  while (!asked_.empty()) {
+    const wire::Snapshot& task = asked_.front();
+    if (task.gradients && !node().gradients_known(task.stage_index)) return;
+    put_state(task);
+    asked_.pop_front();
+  }
+}
+
+/// Puts the Pieces of a state, or of gradients, in the queue.
+void Session::put_state(const wire::Snapshot& task) {
   const ShardState state =
       task.gradients ? node().gradients(task.stage_index, task.filters) : node().state(task.stage_index, task.filters);
   wire::send_values({.step = 0, .task = task.stage_index, .first = 0},

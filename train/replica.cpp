@@ -62,6 +62,7 @@ bool Replica::step() {
       return true;
     case Phase::computing: return compute();
     case Phase::ending:
+      // In its turn a replica has the whole link, so that it begins when all of its values are there.
       if (!trunk_->settled()) return trunk_->poll();
       if (semaphore_ != nullptr && !semaphore_->gradients.take(*this)) return trunk_->poll();
       if (wants_model_) {
@@ -72,6 +73,7 @@ bool Replica::step() {
       phase_ = Phase::collecting;
       return true;
     case Phase::collecting:
+      if (!trunk_->settled()) return trunk_->poll();
       if (auto trunk = trunk_->take_snapshot()) {
         leave_turns();
         collect(*std::move(trunk));
@@ -129,13 +131,23 @@ bool Replica::compute() {
     result_.loss.correct += part.correct;
     trunk_->backward(heads_.backward(*samples), *samples);
   } else {
-    heads_.backward_weights();
-    phase_ = task_.local ? Phase::done : Phase::ending;
-    if (!task_.local) return true;
-    trained_ = Trained::gradients;
-    count_step();
+    end_computing();
   }
   return true;
+}
+
+/// All gradients of the trunk's outputs are known. Those of the weights are asked for before the heads' own are computed.
+void Replica::end_computing() {
+  const bool early = !task_.local && semaphore_ == nullptr;
+  if (early) trunk_->begin_gradients();
+  heads_.backward_weights();
+  if (task_.local) {
+    trained_ = Trained::gradients;
+    count_step();
+    phase_ = Phase::done;
+  } else {
+    phase_ = early ? Phase::collecting : Phase::ending;
+  }
 }
 
 Replica::Result Replica::take() {

@@ -107,6 +107,7 @@ class Replica {
   void leave_turns();
   void load(std::shared_ptr<const ModelState> weights);
   bool compute();
+  void end_computing();
   void collect(std::vector<ShardState> trunk);
 
   Trunk* trunk_;

@@ -99,8 +99,9 @@ class Trunk {
   virtual void begin_snapshot() = 0;
   /// Takes what begin_snapshot() or begin_gradients() began to collect. Returns nothing if it is incomplete or was taken already.
   virtual std::optional<std::vector<ShardState>> take_snapshot() = 0;
-  /// Begins to collect the gradients of the last backward pass, whose members have finished (settled()): take_snapshot()
-  /// returns them in the form of a state without moments, in which the running averages are those after the pass.
+  /// Begins to collect the gradients of the backward pass, which was given all samples: take_snapshot() returns them in the form
+  /// of a state without moments, in which the running averages are those after the pass. Members send the gradients of a stage
+  /// once they know them, while they are still in the pass.
   virtual void begin_gradients() = 0;
   /// Sets the state of every stage.
   void load(const std::vector<ShardState>& states) {

@@ -36,15 +36,18 @@ void ClusterTrunk::begin_snapshot() {
 }
 
 void ClusterTrunk::begin_gradients() {
-  invariant(training_ && settled(), "gradients are those of a training step that has ended");
+  invariant(training_ && given_ == plan_.micro_batches,
+            "gradients are those of a training step that was given all samples");
+  invariant(own_ == nullptr || settled(), "the master's node knows its gradients when the step has ended");
   collect(true);
 }
 
-/// Asks the owners of all filters for their states or gradients.
+/// Asks the owners of all filters for their states, or for their gradients in the order in which these are known.
 void ClusterTrunk::collect(bool gradients) {
   collects_gradients_ = gradients;
   snapshot_.clear();
-  for (std::size_t s = 0; s < stages_.size(); ++s) {
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    const std::size_t s = gradients ? stages_.size() - 1 - i : i;
     for (const Assignment& owner : owners_of(plan_.stages[s])) {
       snapshot_.push_back(ask(s, owner.member, owner.filters, gradients));
     }

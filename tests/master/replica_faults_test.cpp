@@ -1,5 +1,5 @@
-// Runs of replicas whose slaves die again and again, each at a message that is drawn from a seed, and are replaced. No fault
-// may cost a step, and join may lose no bit.
+// Runs under each scheme of data-parallel training whose slaves die again and again, each at a message that is drawn from a seed,
+// and are replaced. No fault may cost a step, and join may lose no bit.
 //
 // CONVOY_CHAOS_FAULTS (default 3) is the number of faults of each run, and CONVOY_CHAOS_SEED (default 1) the seed.
 
@@ -8,9 +8,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include "core/random.hpp"
 #include "tests/master/replica_run.hpp"
@@ -45,10 +46,27 @@ double resident() {
   return pages * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6;
 }
 
+/// A message at which slaves die, after up to so many of them.
+struct Occasion {
+  const char* message;
+  std::uint32_t most;
+};
+
+/// A slave that takes part from the beginning must live until the run has begun, so it dies at one of the first `early`.
+struct Occasions {
+  std::vector<Occasion> all;
+  std::uint32_t early = 0;
+};
+
+Occasions of_replicas() { return {{{"Step", 8}, {"Load", 16}, {"Snapshot", 16}, {"Assign", 1}, {"Piece", 200}}, 3}; }
+/// Under one plan, weights are loaded only when the plan changes.
+Occasions of_one_plan() { return {{{"Step", 8}, {"Snapshot", 16}, {"Assign", 1}, {"Piece", 200}}, 2}; }
+
 /// Slaves in seats. One that dies is followed by another in its seat, until there were enough deaths.
 class MortalSeats {
  public:
-  MortalSeats(ReplicaRun& run, int seats) : run_(run), left_(faults()) {
+  MortalSeats(ReplicaRun& run, int seats, Occasions occasions = of_replicas())
+      : run_(run), occasions_(std::move(occasions)), left_(faults()) {
     for (int seat = 0; seat < seats; ++seat) threads_.emplace_back([this, seat] { fill(seat); });
     threads_.emplace_back([this] { watch(); });
   }
@@ -69,12 +87,10 @@ class MortalSeats {
     int spared;
   };
 
-  /// A slave that takes part from the beginning must live until the run has begun.
-  static End draw(Random& random, bool first) {
-    constexpr std::array<const char*, 5> kMessages{"Step", "Load", "Snapshot", "Assign", "Piece"};
-    const std::uint32_t kind = random.below(first ? 3 : 5);
-    constexpr std::array<std::uint32_t, 5> kMost{8, 16, 16, 1, 200};
-    return {kMessages[kind], static_cast<int>(random.below(kMost[kind]))};
+  End draw(Random& random, bool first) const {
+    const auto count = static_cast<std::uint32_t>(occasions_.all.size());
+    const Occasion& at = occasions_.all[random.below(first ? occasions_.early : count)];
+    return {at.message, static_cast<int>(random.below(at.most))};
   }
 
   void fill(int seat) {
@@ -108,6 +124,7 @@ class MortalSeats {
   }
 
   ReplicaRun& run_;
+  Occasions occasions_;
   std::atomic<int> left_;
   std::atomic<int> deaths_{0};
   std::atomic<double> early_{0.0};
@@ -115,10 +132,10 @@ class MortalSeats {
   std::vector<std::thread> threads_;
 };
 
-/// One slave for each replica, so that each computes the same bits as this machine does with the same device.
-ReplicaResult train_with_faults(ReplicaRun& run, int replicas, const MakeLearner& make) {
-  MortalSeats seats(run, replicas);
-  ReplicaResult result = run.train(1000000, make);
+constexpr long kWithoutEnd = 1000000;
+
+/// What all schemes must have survived.
+void expect_survived(const MortalSeats& seats, const ReplicaResult& result) {
   EXPECT_EQ(seats.deaths(), faults());
   // A few faults show nothing, because the first ones find no free memory; later ones leave what they have taken.
   constexpr int kMany = 30;
@@ -130,6 +147,13 @@ ReplicaResult train_with_faults(ReplicaRun& run, int replicas, const MakeLearner
   for (const ShardState& stage : result.model.trunk) {
     for (const Parameter& each : stage.parameters) EXPECT_TRUE(all_finite<float>(each.value.span()));
   }
+}
+
+/// With one slave for each replica, each computes the same bits as this machine does with the same device.
+ReplicaResult train_with_faults(ReplicaRun& run, int slaves, const MakeLearner& make) {
+  const MortalSeats seats(run, slaves);
+  ReplicaResult result = run.train(kWithoutEnd, make);
+  expect_survived(seats, result);
   return result;
 }
 
@@ -139,18 +163,40 @@ void expect_every_step(const ReplicaResult& result) {
   EXPECT_THAT(result.notices, Not(Contains(HasSubstr("are done again"))));
 }
 
-TEST(ReplicaFaults, CostJoinNoStepAndNoBit) {
+void expect_no_bit_lost(const MakeLearner& make) {
   ReplicaRun run(2, 2, "reference");
   run.have_no_micro_batches();
-  const ReplicaResult result = train_with_faults(run, 2, [](auto replicas, const Cut& cut, int batch, int parts) {
-    return std::make_unique<JoinLearner>(std::move(replicas), cut, batch, parts, 0, 1);
-  });
+  const ReplicaResult result = train_with_faults(run, 2, make);
   expect_every_step(result);
-  const ReplicaResult expected = ReplicaRun(0, 2, "reference").train(result.steps.back());
+  const ReplicaResult expected = ReplicaRun(0, 2, "reference").train(result.steps.back(), make);
   for (std::size_t s = 0; s < expected.model.trunk.size(); ++s) {
     EXPECT_TRUE(same_bits(result.model.trunk[s], expected.model.trunk[s])) << "stage " << s;
   }
   EXPECT_EQ(result.progress, expected.progress);
+}
+
+TEST(ReplicaFaults, CostJoinNoStepAndNoBit) {
+  expect_no_bit_lost([](auto replicas, const Cut& cut, int batch, int parts) {
+    return std::make_unique<JoinLearner>(std::move(replicas), cut, batch, parts, 0, 1);
+  });
+}
+
+/// A slave that dies in its turn to receive weights or to send gradients leaves the turn to the others.
+TEST(ReplicaFaults, CostJoinInTurnsAndSixteenBitsNoStepAndNoBit) {
+  expect_no_bit_lost([](auto replicas, const Cut& cut, int batch, int parts) {
+    auto learner = std::make_unique<JoinLearner>(std::move(replicas), cut, batch, parts, 0, 1);
+    learner->transfer_in_turns();
+    learner->carry_in(NumberType::bf16);
+    return learner;
+  });
+}
+
+/// Each replica is two slaves, which share the filters.
+TEST(ReplicaFaults, CostJoinOfGroupsNoStep) {
+  ReplicaRun run(4, 2, "reference");
+  expect_every_step(train_with_faults(run, 4, [](auto replicas, const Cut& cut, int batch, int parts) {
+    return std::make_unique<JoinLearner>(std::move(replicas), cut, batch, parts, 0, 1);
+  }));
 }
 
 TEST(ReplicaFaults, CostJoinWithBackupsNoStep) {
@@ -167,6 +213,35 @@ TEST(ReplicaFaults, CostAsynchronousTrainingNoBatch) {
   expect_every_step(train_with_faults(run, 2, [](auto replicas, const Cut& cut, int batch, int parts) {
     return std::make_unique<AsyncLearner>(std::move(replicas), cut, batch, parts, std::nullopt, 1);
   }));
+}
+
+TEST(ReplicaFaults, CostAsynchronousTrainingInTurnsAndInBoundsNoBatch) {
+  ReplicaRun run(3, 3, "reference");
+  run.take_in_a_step(1);
+  expect_every_step(train_with_faults(run, 3, [](auto replicas, const Cut& cut, int batch, int parts) {
+    auto learner = std::make_unique<AsyncLearner>(std::move(replicas), cut, batch, parts, 1, 1);
+    learner->transfer_in_turns();
+    return learner;
+  }));
+}
+
+/// Members that update their own parts of the weights go back to a snapshot and do the steps after it again, each to the loss
+/// that one machine has up to rounding.
+TEST(ReplicaFaults, TakeADistributedServerBackToASnapshot) {
+  ReplicaRun run(3, 2, "reference");
+  ReplicaResult result;
+  {
+    const MortalSeats seats(run, 3, of_one_plan());
+    result = run.train_under_one_plan(kWithoutEnd, 1e-9);
+    expect_survived(seats, result);
+  }
+  for (std::size_t i = 1; i < result.steps.size(); ++i) {
+    EXPECT_LE(result.steps[i], result.steps[i - 1] + 1) << "a step is missing";
+  }
+  const ReplicaResult expected = ReplicaRun(0, 2, "reference").train(result.steps.back());
+  EXPECT_EQ(result.progress.epoch, expected.progress.epoch);
+  EXPECT_EQ(result.progress.batch, expected.progress.batch);
+  EXPECT_NEAR(result.progress.epoch_loss, expected.progress.epoch_loss, 0.05 * expected.progress.epoch_loss);
 }
 
 /// Steps are done again only where the models of all replicas are lost, and then from the last exchange on.

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "master/cluster/cluster_learner.hpp"
 #include "master/cluster/cluster_replica.hpp"
 #include "master/commands/load_net.hpp"
 #include "tests/support/process.hpp"
@@ -112,6 +113,17 @@ class ReplicaRun {
       return std::make_unique<JoinLearner>(std::move(replicas), cut, batch, parts, 0, 1);
     });
   }
+  /// Trains as with a distributed server: the slaves share the images of all replicas under one plan.
+  ReplicaResult train_under_one_plan(long steps, double snapshot_seconds) {
+    options_.exchange = "ring";
+    options_.layout = "samples";
+    Net joined = net_;
+    joined.training.batch *= replicas_;
+    std::vector<std::unique_ptr<Cluster>> clusters;
+    clusters.push_back(Cluster::assemble(options_, net_options_, joined, cut_, observers_, stop_));
+    ClusterLearner learner(*clusters.front(), cut_, joined.training.batch, snapshot_seconds);
+    return train(steps, learner, clusters);
+  }
   ReplicaResult train(long steps, const MakeLearner& make) {
     const Cut& computed = moments_ ? cut_ : bare_;
     std::vector<std::unique_ptr<Cluster>> clusters;
@@ -125,13 +137,18 @@ class ReplicaRun {
       replicas.push_back(std::make_unique<ClusterReplica>(*each, computed, net_.training.batch));
     }
     const auto learner = make(std::move(replicas), cut_, net_.training.batch, replicas_);
+    return train(steps, *learner, clusters);
+  }
+
+ private:
+  ReplicaResult train(long steps, Learner& learner, const std::vector<std::unique_ptr<Cluster>>& clusters) {
     const int batches = batches_in_step_ > 0 ? batches_in_step_ : replicas_;
     const Batches training_batches(data_, Part::training, batches * net_.training.batch, kRunSeed, net_.augment);
     const Training training{
         .net = net_, .training = training_batches, .test = tests_, .seed = kRunSeed, .max_steps = steps, .stop = stop_};
     ReplicaResult result;
     convoy::train(
-        training, *learner,
+        training, learner,
         {std::make_shared<const ModelState>(ModelState{initial_trunk(cut_, kRunSeed), initial_heads(cut_, kRunSeed)})},
         observers_, [&](const TrainingState& state) {
           result.progress = state.progress;
@@ -143,7 +160,6 @@ class ReplicaRun {
     return result;
   }
 
- private:
   int replicas_;
   int batches_in_step_ = 0;
   bool moments_ = false;

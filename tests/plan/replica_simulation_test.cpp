@@ -314,6 +314,25 @@ TEST(ReplicaSimulation, AWorkerAsksForTheWeightsPartByPart) {
   EXPECT_NEAR(seconds_of_iteration(workers), 2 * 0.002 + 2 * 0.1 + 0.038 + 1.0 + 2 * 0.1, 1e-9);
 }
 
+TEST(ReplicaSimulation, GradientsOfStagesLeaveWhileOthersAreComputed) {
+  // The gradient of the second stage, three quarters of the weights, is known 0.3 s before the end, and travels for 0.075 s.
+  Workers workers = directed(1, {.stages = {1.0, 3.0}, .known = {0.0, 0.3}});
+  EXPECT_NEAR(seconds_of_iteration(workers), 0.1 + 1.0 + 0.025, 1e-9);
+  EXPECT_NEAR(simulate(workers, {Scheme::async, Server::central, 10}).seconds, 10 * 1.125, 1e-9);
+  // In turns it leaves when all is known.
+  EXPECT_NEAR(simulate(workers, {Scheme::join, Server::central, 10, true}).seconds, 10 * 1.2, 1e-9);
+  // Known 0.05 s before the end, it delays the gradient of the first stage.
+  workers.director->known = {0.0, 0.05};
+  EXPECT_NEAR(seconds_of_iteration(workers), 0.1 + 1.0 + 0.05, 1e-9);
+  // The gradients of four workers share the server's card: 0.3 s before the end they begin to travel for 0.3 s, and those of the
+  // first stage for 0.1 s.
+  workers = directed(4, {.stages = {1.0, 3.0}, .known = {0.0, 0.3}});
+  EXPECT_NEAR(seconds_of_iteration(workers), 0.4 + 1.0 + 0.1, 1e-9);
+  // No gradient is known before those of the maps have come.
+  workers = directed(1, {.stages = {1.0, 3.0}, .known = {0.0, 0.9}});
+  EXPECT_NEAR(seconds_of_iteration(workers), 0.1 + 1.0 + 0.025, 1e-9);
+}
+
 TEST(ReplicaSimulation, PartsWaitInTheQueueOfABusyCard) {
   // The server sends to the first worker, whose link is slow, for as long as to the second one. Nine parts and the images of the
   // second worker wait for 0.01 s each.

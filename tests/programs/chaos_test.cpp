@@ -192,10 +192,20 @@ TEST_F(Chaos, LosesNoStepAndNoBit) {
              segments.size(), pause);
 }
 
-class MasterKills : public Chaos, public testing::WithParamInterface<int> {
+/// The central server of replicas dies with the master.
+struct KilledRun {
+  std::string name;
+  int slaves = 0;
+  std::vector<std::string> options;
+};
+
+void PrintTo(const KilledRun& run, std::ostream* out) { *out << run.name; }
+
+class MasterKills : public Chaos, public testing::WithParamInterface<KilledRun> {
  protected:
   std::vector<std::string> with_slaves(std::vector<std::string> more) const {
-    if (GetParam() == 2) more.insert(more.end(), {"--slaves", "2", "--shares", "2,1"});
+    if (GetParam().slaves > 0) more.insert(more.end(), {"--slaves", std::to_string(GetParam().slaves)});
+    more.insert(more.end(), GetParam().options.begin(), GetParam().options.end());
     return more;
   }
   /// The arguments that go on with the run, or begin it: the master may have been killed before it made its folder.
@@ -208,13 +218,13 @@ class MasterKills : public Chaos, public testing::WithParamInterface<int> {
 
 TEST_P(MasterKills, LoseNothingThatWasWritten) {
   std::vector<Process> slaves;
-  for (int i = 0; i < GetParam(); ++i) slaves.push_back(slave(kNames[static_cast<std::size_t>(i)]));
+  for (int i = 0; i < GetParam().slaves; ++i) slaves.push_back(slave(kNames[static_cast<std::size_t>(i)]));
   Random random = random_of_the_seed();
   const std::string run = folder("run");
   int in_a_write = 0;
   for (int kill = 0; kill < faults(); ++kill) {
     Process train = master(resumed({"--checkpoint-seconds", "0.01"}));
-    std::this_thread::sleep_for(std::chrono::milliseconds(random.below(GetParam() == 0 ? 800 : 2500)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random.below(GetParam().slaves == 0 ? 800 : 2500)));
     ASSERT_TRUE(train.running()) << train.output();
     train.signal(SIGKILL);
     train.wait(10s);
@@ -232,7 +242,14 @@ TEST_P(MasterKills, LoseNothingThatWasWritten) {
   fmt::print("{} kills, {} of them in the middle of a file; {} steps\n", faults(), in_a_write, steps);
 }
 
-INSTANTIATE_TEST_SUITE_P(Slaves, MasterKills, testing::Values(0, 2));
+INSTANTIATE_TEST_SUITE_P(Runs, MasterKills,
+                         testing::Values(KilledRun{"Alone", 0, {}}, KilledRun{"Slaves", 2, {"--shares", "2,1"}},
+                                         KilledRun{"Join", 0, {"--sync", "join", "--replicas", "2"}},
+                                         KilledRun{"LocalSteps",
+                                                   0,
+                                                   {"--sync", "join", "--replicas", "2", "--sync-every", "4",
+                                                    "--outer-momentum", "0.5"}}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace convoy

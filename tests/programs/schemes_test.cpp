@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/programs/programs.hpp"
+#include "tests/support/files.hpp"
 
 namespace convoy {
 namespace {
@@ -118,8 +119,19 @@ TEST_F(Schemes, TrainOnGroupsOfSlavesOfWhichOneDies) {
   }
 }
 
+/// The numbers of the last epoch that a run tells.
+std::vector<double> results_of(const std::string& csv) {
+  const std::vector<std::vector<std::string>> lines = fields_of(csv);
+  std::vector<double> results;
+  for (const char* name : {"train_loss", "train_accuracy", "test_accuracy"}) {
+    const auto column = std::ranges::find(lines.at(0), name) - lines[0].begin();
+    results.push_back(std::stod(lines.back().at(static_cast<std::size_t>(column))));
+  }
+  return results;
+}
+
 /// Each replica is a convoy of its own, in which the slaves share the filters. A slave dies, then the master, and the run goes on
-/// with the six slaves that are left.
+/// with the six slaves that are left, as replicas of three. It trains as one machine does that computes all batches.
 TEST_F(Schemes, SevenSlavesAsTwoReplicasOutliveASlaveAndTheMaster) {
   std::vector<Process> slaves;
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) slaves.push_back(slave(name));
@@ -136,6 +148,12 @@ TEST_F(Schemes, SevenSlavesAsTwoReplicasOutliveASlaveAndTheMaster) {
   Process second = master({"train", "--resume", folder("run"), "--slaves", "6"});
   ASSERT_EQ(second.wait(200s), kSuccess) << second.output();
   EXPECT_THAT(second.output(), AllOf(HasSubstr("replica 2 of 2: "), HasSubstr("conv2"), Not(HasSubstr("samples"))));
+  train("alone", {"--sync", "join", "--replicas", "2"});
+  const std::vector<double> got = results_of(file_bytes(folder("run") + "/results.csv"));
+  const std::vector<double> expected = results_of(file_bytes(folder("alone") + "/results.csv"));
+  EXPECT_NEAR(got[0], expected[0], 0.02 * expected[0]);
+  EXPECT_NEAR(got[1], expected[1], 0.01);
+  EXPECT_NEAR(got[2], expected[2], 0.02);
 }
 
 }  // namespace

@@ -133,6 +133,14 @@ const std::vector<BadTask> kBadTasks{
        m.send(wire::Snapshot{0, {0, 1}});
      },
      "a Snapshot came in the middle of a step"},
+    {"StepBeforeTheGradientsOfTheLastOneWereSent",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send(wire::Snapshot{0, {0, 1}, true});
+       m.send(training_step(2));
+     },
+     "step 2 came before the gradients of step 1 were sent"},
     {"PieceOfAnotherStep",
      [](FakeMaster& m) {
        m.assign();

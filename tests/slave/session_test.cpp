@@ -181,6 +181,54 @@ TEST(Sessions, IgnoreFurtherWelcomes) {
   EXPECT_TRUE(std::holds_alternative<wire::Probed>(master.next()));
 }
 
+// ---- gradients that a server collects ------------------------------------------------------------------------------
+
+/// The first task by which the master sends the slave values of a stage.
+std::uint32_t task_from_master(const wire::Assign& assign, int stage) {
+  const TaskGraph graph = make_task_graph(assign.plan, assign.trunk);
+  const auto task = std::ranges::find_if(graph.tasks, [&](const Task& each) {
+    return each.kind == TaskKind::send && each.node == graph.master && each.stage == stage;
+  });
+  return static_cast<std::uint32_t>(task - graph.tasks.begin());
+}
+
+/// They are asked for while the slave has nothing of the step, and those of the last stage leave before the step ends.
+TEST(Gradients, LeaveBeforeTheStepEnds) {
+  constexpr std::size_t kWeights = 2 * 4 * 9;  // of the second stage; its biases follow in a Piece of their own
+  FakeMaster master;
+  const SlaveThread slave(master.endpoint());
+  ASSERT_TRUE(master.welcome());
+  wire::Assign assign = assign_of();
+  Stage second = stage();
+  second.name = "conv2";
+  second.channels = 4;
+  second.conv.filters = 2;
+  assign.trunk.push_back(second);
+  assign.plan = proportional_plan(assign.trunk, static_cast<int>(kBatch), {"worker"}, {1.0});
+  master.send(assign);
+  ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
+  master.send(training_step(1));
+  master.send(wire::Snapshot{1, {0, 2}, true});
+  master.send(wire::Snapshot{0, {0, 4}, true});
+  master.send_piece({.step = 1, .task = task_from_master(assign, Source::kImages)}, kImages);
+  const wire::Message maps = master.next();
+  ASSERT_TRUE(std::holds_alternative<wire::Piece>(maps));
+  EXPECT_EQ(std::get<wire::Piece>(maps).step, 1U);
+  master.send_piece({.step = 1, .task = task_from_master(assign, 1)}, kImages * 2 * sizeof(float));
+  const wire::Envelope early = master.next_envelope();
+  ASSERT_TRUE(std::holds_alternative<wire::Piece>(early.message)) << wire::name_of(early.message);
+  EXPECT_EQ(std::get<wire::Piece>(early.message), (wire::Piece{.step = 0, .task = 1, .first = 0}));
+  EXPECT_EQ(early.payload.floats().size(), kWeights) << "without moments";
+  EXPECT_TRUE(std::holds_alternative<wire::Done>(master.next()));
+  for (const wire::Piece& due :
+       {wire::Piece{.step = 0, .task = 1, .first = kWeights}, wire::Piece{.step = 0, .task = 0, .first = 0},
+        wire::Piece{.step = 0, .task = 0, .first = 4 * 9}}) {
+    const wire::Message came = master.next();
+    ASSERT_TRUE(std::holds_alternative<wire::Piece>(came)) << wire::name_of(came);
+    EXPECT_EQ(std::get<wire::Piece>(came), due);
+  }
+}
+
 // ---- other slaves that break the protocol --------------------------------------------------------------------------
 
 struct BadPeer {
