@@ -60,7 +60,7 @@ struct ClusterOptions {
   bool only_slaves = false;  ///< whether this machine does not compute in the slaves' place, even if it is faster
   bool keep_images = false;  ///< whether slaves keep images, so that each travels once
   int verify = 0;            ///< number of steps between two verifications of a slave's work; 0 for none
-  std::string cache_maps;  ///< memory for the maps of a frozen trunk, for parse_memory; empty for none
+  std::string cache_maps;    ///< memory for the maps of a frozen trunk, for parse_memory; empty for none
   Objective objective = Objective::time;
   EnergyTerms terms;       ///< of the energy that is predicted, and of the energy of a run
   std::string power_from;  ///< calibration of an earlier run whose machines have the same names and power; may be empty

@@ -232,7 +232,8 @@ TEST(Choose, KeepsToTheLayoutThatIsSettled) {
 /// The first stages of AlexNet.
 std::vector<Stage> stages_with_a_norm() {
   const Pooling pool{.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2};
-  const Convolution conv1{.filters = 96, .kernel_h = 11, .kernel_w = 11, .stride_h = 4, .stride_w = 4, .pad = {2, 2, 2, 2}};
+  const Convolution conv1{
+      .filters = 96, .kernel_h = 11, .kernel_w = 11, .stride_h = 4, .stride_w = 4, .pad = {2, 2, 2, 2}};
   const Convolution conv2{.filters = 256, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}, .groups = 2};
   const Convolution conv3{.filters = 384, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}};
   Stage norm = stage_without_weights("norm1", StageKind::response_norm, 96, 55, 55);
