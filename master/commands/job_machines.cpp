@@ -36,9 +36,9 @@ class NoticeObserver : public Observer {
 }  // namespace
 
 std::string JobMachine::label() const {
-  std::string text = name;
-  for (const JobMachine* each : others) text += "+" + each->name;
-  return text;
+  std::set<std::string> names{name};
+  for (const JobMachine* each : others) names.insert(each->name);
+  return fmt::format("{}", fmt::join(names, "+"));
 }
 
 JobMachines::JobMachines(const ClusterOptions& cluster, int master_jobs, const NetOptions& net, Measure measure,

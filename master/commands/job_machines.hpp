@@ -41,7 +41,7 @@ struct JobMachine {
   bool busy() const { return run != nullptr || lent_to != nullptr; }
   /// The seconds until the machine is free, if it is busy.
   double seconds_left() const { return lent_to != nullptr ? lent_to->left : left; }
-  /// The machine and the others of its group, for people: "a", or "a+b".
+  /// The machine and the others of its group by name, for people: "a", or "a+b".
   std::string label() const;
 };
 
