@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """What ensembles, snapshots and teachers gain over single nets where training images are few.
 
-usage: ensemble_study.py --data FOLDER [--out FOLDER] [--images 1000] [--members 5] [--epochs 40] [--seeds 3] [OPTION...]
+usage: ensemble_study.py --data FOLDER [--out FOLDER] [--images 1000] [--members 5] [--epochs 40] [--seeds 3]
+                         [--more 10000] [OPTION...]
 
 For each seed it trains members from different random weights and combines them; trains one net with the schedule `snapshots`, for as
-many epochs as one member, and combines its snapshots; and trains a small student with and without the members as its teacher. The
-table has test accuracies in percent, for each seed and as mean and standard deviation over the seeds. The images are the first of
-CIFAR-10 (binary) or of MNIST. Runs that an earlier call has finished are not trained again. Further options are those of
+many epochs as one member, and combines its snapshots; and trains a small student alone, with the members as its teacher, and with
+the members as its teacher on more images, whose labels it does not use (mix 1). The student on more images trains for --more-epochs.
+The table has test accuracies in percent, for each seed and as mean and standard deviation over the seeds. The images are the first
+of CIFAR-10 (binary) or of MNIST. Runs that an earlier call has finished are not trained again. Further options are those of
 convoy-master train, such as --threads 1.
 """
 import argparse
@@ -19,7 +21,8 @@ import sys
 from cut_data import cut_data, is_cifar
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-COLUMNS = ("member, mean", "member, best", "ensemble", "votes", "last snapshot", "snapshots", "student alone", "student taught")
+COLUMNS = ("member, mean", "member, best", "ensemble", "votes", "last snapshot", "snapshots", "student alone", "student taught",
+           "taught on more")
 NET = """name: small
 input: {{channels: {channels}, height: {size}, width: {size}}}
 layers:
@@ -44,6 +47,8 @@ class Study:
         self.options, self.more = options, more
         self.data = options.out / f"data-{options.images}"
         cut_data(options.data, self.data, options.images, options.tests)
+        self.more_data = options.out / f"data-{options.more}"
+        cut_data(options.data, self.more_data, options.more, options.tests)
         shape = {"channels": 3, "size": 32} if is_cifar(options.data) else {"channels": 1, "size": 28}
         self.net, self.small = options.out / "net.yaml", options.out / "student.yaml"
         self.net.write_text(NET.format(**shape, filters=16, filters2=32, units=64, rate=options.rate))
@@ -57,14 +62,15 @@ class Study:
             raise SystemExit(f"{' '.join(map(str, words))}: {done.stdout}")
         return json.loads(done.stdout.splitlines()[-1])
 
-    def train(self, net: pathlib.Path, name: str, seed: int, *settings) -> pathlib.Path:
+    def train(self, net: pathlib.Path, name: str, seed: int, *settings, data=None, epochs=0) -> pathlib.Path:
         """Trains a net unless an earlier call has done it; its run folder."""
         run = self.options.out / name
         events = run / "events.jsonl"
         if events.exists() and '"event":"end","how":"finished"' in events.read_text():
             return run
         words = [word for each in settings for word in ("--set", each)]
-        self.call("train", net, "--data", self.data, "--out", run, "--seed", seed, "--epochs", self.options.epochs, *words,
+        self.call("train", net, "--data", data or self.data, "--out", run, "--seed", seed, "--epochs",
+                  epochs or self.options.epochs, *words,
                   *self.more, *(["--resume"] if (run / "config.yaml").exists() else []))
         print(f"{name} is trained", file=sys.stderr, flush=True)
         return run
@@ -89,10 +95,12 @@ class Study:
         parts, joined = self.accuracy(*snapshots)
         alone = self.train(self.small, f"{seed}/student-alone", seed)
         teachers = ", ".join(f"'{member.resolve()}'" for member in members)
-        taught = self.train(self.small, f"{seed}/student-taught", seed, f"training.teacher=[{teachers}]",
-                            f"training.temperature={self.options.temperature}", f"training.mix={self.options.mix}")
+        teaching = [f"training.teacher=[{teachers}]", f"training.temperature={self.options.temperature}"]
+        taught = self.train(self.small, f"{seed}/student-taught", seed, *teaching, f"training.mix={self.options.mix}")
+        more = self.train(self.small, f"{seed}/student-more", seed, *teaching, "training.mix=1", data=self.more_data,
+                          epochs=self.options.more_epochs)
         return [statistics.mean(each), max(each), together, votes, parts[-1], joined, self.accuracy(alone)[1],
-                self.accuracy(taught)[1]]
+                self.accuracy(taught)[1], self.accuracy(more)[1]]
 
 
 def main() -> int:
@@ -105,6 +113,8 @@ def main() -> int:
     parser.add_argument("--epochs", default=40, type=int)
     parser.add_argument("--rate", default=0.02, type=float)
     parser.add_argument("--temperature", default=4.0, type=float)
+    parser.add_argument("--more", default=10000, type=int, help="images of the student that uses no labels")
+    parser.add_argument("--more-epochs", default=20, type=int, help="epochs of this student")
     parser.add_argument("--mix", default=0.9, type=float)
     parser.add_argument("--seeds", default=3, type=int)
     parser.add_argument("--program", default=str(ROOT / "build/release/bin/convoy-master"))
