@@ -49,7 +49,7 @@ Bytes animated() {
       "50384c140000002f02400000075081540820000a9afec78888fe07");
 }
 
-std::string error_of(const Bytes& file) {
+std::string webp_error(const Bytes& file) {
   try {
     decode_image(file, {3, 1, 1});
   } catch (const Error& error) {
@@ -83,16 +83,16 @@ TEST_F(Webp, WithLossHasItsColours) {
 }
 
 TEST_F(Webp, ThatIsDamagedOrAnimatedIsRefused) {
-  EXPECT_THAT(error_of(animated()), HasSubstr("the WebP is animated"));
+  EXPECT_THAT(webp_error(animated()), HasSubstr("the WebP is animated"));
   for (const Bytes& whole : {lossless(), lossy()}) {
     for (std::size_t size = 12; size < whole.size() - 8; size += 4) {
-      EXPECT_THAT(error_of({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)}), HasSubstr("WebP"))
+      EXPECT_THAT(webp_error({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)}), HasSubstr("WebP"))
           << size;
     }
   }
   Bytes other = lossy();
   other[15] = 'X';  // the kind of its first part
-  EXPECT_THAT(error_of(other), HasSubstr("not a valid WebP"));
+  EXPECT_THAT(webp_error(other), HasSubstr("not a valid WebP"));
 }
 
 TEST_F(Webp, IsOneOfTheFilesOfAFolder) {
@@ -109,7 +109,7 @@ TEST_F(Webp, IsOneOfTheFilesOfAFolder) {
 
 TEST(BuildsWithoutWebp, NameThePackage) {
   if (reads_webp()) GTEST_SKIP() << "this build decodes WebP";
-  EXPECT_THAT(error_of(lossy()), HasSubstr("install libwebp-dev"));
+  EXPECT_THAT(webp_error(lossy()), HasSubstr("install libwebp-dev"));
   EXPECT_FALSE(is_image_file("a.webp"));
   EXPECT_EQ(other_image_format("a.webp"), "webp");
 }

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/random.hpp"
-#include "samples.hpp"
+#include "tests/wire/samples.hpp"
 
 namespace convoy::wire {
 namespace {
