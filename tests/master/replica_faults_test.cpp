@@ -82,6 +82,9 @@ class MortalSeats {
   double growth() const { return resident() - early_; }
 
  private:
+  /// A slave to which the plan gives nothing to do is sent no other messages than Steps.
+  static constexpr int kMostSteps = 40;
+
   struct End {
     const char* at;
     int spared;
@@ -101,7 +104,8 @@ class MortalSeats {
       const std::string name = fmt::format("{}{}", static_cast<char>('a' + seat), life);
       FakeSlave slave(
           run_.endpoint(), end.at, [](FakeSlave& each) { each.vanish(); },
-          FakeSlave::Options{.name = name, .spared = end.spared, .reachable = true});
+          FakeSlave::Options{
+              .name = name, .spared = end.spared, .reachable = true, .steps = mortal ? kMostSteps : 1 << 30});
       slave.run(stop_);
       if (stop_ || !mortal) return;
       ++deaths_;

@@ -22,6 +22,7 @@ class FakeSlave {
     int spared = 0;          ///< number of messages `at` that it still handles correctly
     bool reachable = false;  ///< whether it announces a port for other slaves
     int times = 1 << 30;     ///< number of times that it misbehaves
+    int steps = 1 << 30;     ///< number of Steps after which it misbehaves, if no message `at` has come
   };
 
   /// `misdeed` replaces the handling of messages of the kind `at`, such as "Step".
@@ -54,8 +55,7 @@ class FakeSlave {
         } else if (from && std::holds_alternative<wire::Refused>(from->envelope.message)) {
           refusal_ = std::get<wire::Refused>(from->envelope.message).reason;
           if (refusal_.find("taken") == std::string::npos) return;
-        } else if (from && wire::name_of(from->envelope.message) == at_ && options_.spared-- <= 0 &&
-                   options_.times-- > 0) {
+        } else if (from && is_occasion(from->envelope.message) && options_.times-- > 0) {
           // The master ignores messages of the new plan before Assigned.
           if (const auto* assign = std::get_if<wire::Assign>(&from->envelope.message)) {
             send(wire::Assigned{assign->token});
@@ -85,6 +85,10 @@ class FakeSlave {
   const std::string& refusal() const { return refusal_; }
 
  private:
+  bool is_occasion(const wire::Message& message) {
+    if (std::holds_alternative<wire::Step>(message) && options_.steps-- <= 0) return true;
+    return wire::name_of(message) == at_ && options_.spared-- <= 0;
+  }
   void say_hello() {
     send(wire::Hello{.version = wire::kProtocolVersion,
                      .name = options_.name,
