@@ -56,7 +56,7 @@ bool ClusterTrunk::carry_offered(const Parcel& parcel, std::uint64_t step) {
 
 void ClusterTrunk::take_missing(std::size_t slave, const wire::Missing& missing) {
   const ImageBytes bytes =
-      offers_.answer(slave, missing, [&](wire::Envelope&& piece) { crew_.send(slave, std::move(piece)); });
+      offers_.answer(slave, missing, [&](const wire::Envelope& piece) { crew_.send(slave, piece); });
   image_bytes_->sent += bytes.sent;
   image_bytes_->kept += bytes.kept;
   count_images(slave, missing.step, bytes.sent);
