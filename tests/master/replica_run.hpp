@@ -119,6 +119,7 @@ class ReplicaRun {
     options_.layout = "samples";
     Net joined = net_;
     joined.training.batch *= replicas_;
+    options_.micro_batch = joined.training.batch;  // fewer plans to choose among
     std::vector<std::unique_ptr<Cluster>> clusters;
     clusters.push_back(Cluster::assemble(options_, net_options_, joined, cut_, observers_, stop_));
     ClusterLearner learner(*clusters.front(), cut_, joined.training.batch, snapshot_seconds);
