@@ -86,6 +86,18 @@ TEST(House, NoFileNamesAPackageMirror) {
   }
 }
 
+TEST(House, FilesThatNameAnInterpreterAreExecutable) {
+  int found = 0;
+  for (const fs::path& file : other_files()) {
+    if (!text_of(file).starts_with("#!")) continue;
+    ++found;
+    const fs::perms mode = fs::status(file).permissions();
+    EXPECT_NE(mode & fs::perms::owner_exec, fs::perms::none)
+        << fs::relative(file, source_folder()).generic_string() << " begins with #! and is not executable: chmod +x";
+  }
+  EXPECT_GT(found, 20);
+}
+
 struct Case {
   std::string path;
   std::string line;
