@@ -49,8 +49,8 @@ std::vector<std::int64_t> without_ones(std::vector<std::int64_t> dims) {
   return dims;
 }
 
-/// Returns the tensor of a module that has a layer's values: the module's tensor of the same name, or for weights also a parameter
-/// that has the module's name itself; null if there is neither.
+/// Returns the tensor with a layer's values: the tensor `part` of the module or, for weights, a parameter whose name is the
+/// module's. Returns null if neither exists.
 const NamedTensor* tensor_for(const TensorsByName& by_name, const std::string& module, const std::string& part) {
   const NamedTensor* found = by_name.find(module + part);
   return found == nullptr && part == ".weight" ? by_name.find(module) : found;

@@ -18,8 +18,8 @@ namespace convoy {
 
 /// The bytes of images that slaves needed.
 struct ImageBytes {
-  double sent = 0.0;  ///< that were sent to slaves
-  double kept = 0.0;  ///< that slaves had
+  double sent = 0.0;  ///< bytes of the images that were sent to slaves
+  double kept = 0.0;  ///< bytes of the images that slaves had already
 };
 
 /// The offers of one plan. All steps are numbered as those of the plan.
@@ -32,8 +32,8 @@ class ImageOffers {
   /// of samples in a micro-batch.
   std::optional<wire::Originals> offer(std::size_t slave, std::uint64_t step, int index, const Task& sent,
                                        int micro_batch);
-  /// Calls `send` with the originals that the slave lacks. Returns the bytes of the originals of the offer that were sent and of those
-  /// that were not. Throws Error if the slave was offered no such images.
+  /// Calls `send` with the originals that the slave lacks. Returns the bytes of the offered originals, sent and not sent.
+  /// Throws Error if this step and task had no offer for the slave.
   ImageBytes answer(std::size_t slave, const wire::Missing& missing, const std::function<void(wire::Envelope&&)>& send);
   /// Another plan begins.
   void clear();

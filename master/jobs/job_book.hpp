@@ -31,8 +31,8 @@ struct JobPart {
   double seconds = 0.0;   ///< of the job on the machine
   double accuracy = NAN;  ///< of the test images, where it finished
   double loss = NAN;
-  double image_bytes = 0.0;       ///< of images that were sent to slaves
-  double image_bytes_kept = 0.0;  ///< of images that slaves needed and had
+  double image_bytes = 0.0;       ///< bytes of the images that were sent to slaves
+  double image_bytes_kept = 0.0;  ///< bytes of the images that slaves had already
   std::string why = {};           ///< empty where it finished
   bool diverged = false;          ///< with `failed`: whether training diverged; jobs.jsonl tells it by `why` alone
 };

@@ -229,8 +229,8 @@ TEST(ReplicaFaults, CostAsynchronousTrainingInTurnsAndInBoundsNoBatch) {
   }));
 }
 
-/// Members that update their own parts of the weights go back to a snapshot and do the steps after it again, each to the loss
-/// that one machine has up to rounding.
+/// Members that update their own parts of the weights go back to a snapshot and do the steps after the snapshot again. The losses
+/// are those of one machine up to rounding.
 TEST(ReplicaFaults, TakeADistributedServerBackToASnapshot) {
   ReplicaRun run(3, 2, "reference");
   ReplicaResult result;
