@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
-#include <list>
 #include <mutex>
 #include <random>
 #include <set>
@@ -15,6 +13,8 @@
 #include "wire/endpoint.hpp"
 #include "wire/gatekeeper.hpp"
 #include "wire/monitor.hpp"
+#include "wire/peer_sockets.hpp"
+#include "wire/send_buffer.hpp"
 #include "wire/socket.hpp"
 #include "wire/tcp_link.hpp"
 #include "wire/trouble.hpp"
@@ -46,8 +46,6 @@ class Clients {
   std::set<std::string> keys_;
 };
 
-/// How long a slave waits before it connects again to a slave that did not admit it.
-constexpr auto kTryAgain = std::chrono::milliseconds(100);
 /// How long a program that accepted the TCP connection may take for the handshake before the user is told.
 constexpr auto kHandshakePatience = std::chrono::seconds(6);
 /// How long ZeroMQ tries to connect before Trouble looks for the error with a connection of its own. That connection is
@@ -57,35 +55,15 @@ constexpr auto kBeforeAsking = std::chrono::seconds(2);
 constexpr auto kSilentAttempt = std::chrono::seconds(4);
 /// How long the addresses of a name in one family (IPv4 or IPv6) are tried before those in the other.
 constexpr auto kTurn = std::chrono::seconds(2);
-/// What follows the node in the id of a connection of the bulk lane.
-constexpr std::string_view kBulkSuffix = "b";
-/// The bytes of the bulk lane that the system may hold for all peers, and the least for each. TCP would fill the buffers of
-/// cards and switches, and what waits there delays the prompt lane. A link of 1 Gbit/s whose round trip takes 1 ms holds as
-/// many.
-constexpr int kBulkBuffers = 128 * 1024;
-constexpr int kLeastBulkBuffer = 16 * 1024;
+/// The send buffer of a slave that is the only one again. The system cuts this down to its own limit.
+constexpr int kLargestBuffer = 64 * 1024 * 1024;
 /// How often a caller that does not wait learns of broken connections: a look is a system call for each connection.
 constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
-/// The type of service of the bulk lane: throughput rather than delay. The queues of this machine's card send such packets
-/// last.
-constexpr int kBulkService = 0x08;
-/// How long one attempt to connect to a name may last.
-constexpr auto kAttemptAtAName = std::chrono::milliseconds(5000);
 
 }  // namespace
 
 struct TcpClientLink::State {
   explicit State(Address of_master) : address(std::move(of_master)), ipv6(is_ipv6(address.host)) {}
-
-  /// The outgoing connection to another slave.
-  struct PeerSocket {
-    Peer peer;
-    std::string address;
-    zmq::socket_t socket;
-    std::unique_ptr<Monitor> monitor;  ///< null for a peer that cannot be connected
-    std::string fault;                 ///< why it cannot be
-    Deadline since = Clock::now();     ///< when the attempt to connect began
-  };
 
   LinkOptions options;
   Address address;      ///< address of the master
@@ -104,31 +82,20 @@ struct TcpClientLink::State {
   zmq::socket_t data{context, zmq::socket_type::dealer};
   zmq::socket_t from_peers{context, zmq::socket_type::router};
   std::optional<Monitor> master;
-  std::string token;  ///< token of the current plan
-  int self = 0;       ///< node of this slave in the current plan
-  std::list<PeerSocket> peers;
-  int bulk_peers = 0;  ///< peers to which this slave sends in the bulk lane
-  int meetings = 0;
+  std::optional<Monitor> data_connection;
+  int sharers = 1;  ///< slaves that send to the master
+  std::optional<PeerSockets> peers;
   Deadline looked{};  ///< at the connections
 
-  /// Connects to an IP address in its family, and to a name in the family that the link to the master has.
-  void connect(zmq::socket_t& socket, const Address& to, const std::string& own_id) const {
-    const bool name = !is_ipv4(to.host) && !is_ipv6(to.host);
-    socket.set(zmq::sockopt::routing_id, own_id);
-    socket.set(zmq::sockopt::reconnect_ivl, 100);
-    socket.set(zmq::sockopt::reconnect_ivl_max, 2000);
-    if (name) socket.set(zmq::sockopt::connect_timeout, static_cast<int>(kAttemptAtAName.count()));
-    socket.set(zmq::sockopt::ipv6, name ? ipv6 : is_ipv6(to.host));
-    socket.connect("tcp://" + to_text(to));
-  }
   void connect_to_master() {
-    connect(control, address, id + "/c");
-    connect(data, address, id + "/d");
+    connect(control, address, id + "/c", ipv6);
+    connect(data, address, id + "/d", ipv6);
   }
 
   /// Throws PeerLost if the connection to the master broke after it was established.
   void watch() {
     if (!master->watch()) throw PeerLost("master", "the connection to the master broke");
+    data_connection->watch();
     if (master->stands() || !master->take_failed_connection()) return;
     failed = true;
     const bool number = is_ipv4(address.host) || is_ipv6(address.host);
@@ -149,50 +116,6 @@ struct TcpClientLink::State {
     looked = now;
     return true;
   }
-  void watch_peers() {
-    for (PeerSocket& each : peers) {
-      if (each.monitor && !each.monitor->watch()) throw LinkBroken(each.peer.name);
-    }
-  }
-
-  /// Connects to another slave, or notes why that cannot be.
-  void meet(PeerSocket& link) {
-    link.since = Clock::now();
-    configure(link.socket, options);
-    // The queue is unlimited: a send that blocked on a hung peer would keep this slave from reading the master's new
-    // plan.
-    link.socket.set(zmq::sockopt::sndhwm, 0);
-    if (link.peer.lane == Lane::bulk) {
-      link.socket.set(zmq::sockopt::sndbuf, std::max(kLeastBulkBuffer, kBulkBuffers / bulk_peers));
-      link.socket.set(zmq::sockopt::tos, kBulkService);
-    }
-    link.socket.set(zmq::sockopt::tcp_keepalive, 1);
-    auto monitor = std::make_unique<Monitor>(context, link.socket, fmt::format("{}-{}", ++meetings, link.peer.node));
-    try {
-      const Address to = address_of_peer(link.peer.endpoint, address.host);
-      link.address = to_text(to);
-      if (const auto& key = options.join_key) {
-        if (!is_key(link.peer.key)) fail("it announced no public key");
-        encrypt_as_client(link.socket, link.peer.key, key->member);
-      }
-      connect(link.socket, to, fmt::format("{}/{}{}", token, self, link.peer.lane == Lane::bulk ? kBulkSuffix : ""));
-      link.monitor = std::move(monitor);
-    } catch (const zmq::error_t& error) {
-      link.fault = std::strerror(error.num());
-    } catch (const Error& error) {
-      link.fault = error.what();
-    }
-  }
-
-  /// Connects anew to a slave that did not admit this one, since ZeroMQ gives up such a connection. The other slave may
-  /// just not know the plan yet.
-  void try_again(PeerSocket& link) {
-    if (!link.monitor || link.monitor->handshake_fault().empty() || Clock::now() - link.since < kTryAgain) return;
-    link.monitor.reset();
-    link.socket = zmq::socket_t(context, zmq::socket_type::dealer);
-    meet(link);
-  }
-
   /// The next message from a peer with the current token; messages with other tokens are dropped.
   std::optional<From> receive_from_peer() {
     while (true) {
@@ -200,13 +123,9 @@ struct TcpClientLink::State {
       if (!from_peers.recv(id, zmq::recv_flags::dontwait)) return std::nullopt;
       Frames frames = id.more() ? receive_frames(from_peers) : Frames{};
       const std::string sender = id.to_string();
-      const std::string of_this_run = token + "/";
-      if (token.empty() || !sender.starts_with(of_this_run)) continue;
-      if (gatekeeper && gatekeeper->sender(frames.header).empty()) continue;
-      From from{.channel = Channel::peer, .envelope = {}, .node = -1, .rejected = {}};
-      const char* const end = sender.data() + sender.size();
-      const char* const rest = std::from_chars(sender.data() + of_this_run.size(), end, from.node).ptr;
-      if (rest != end && std::string_view(rest, end) != kBulkSuffix) continue;
+      const std::optional<int> node = peers->node_of(sender);
+      if (!node || (gatekeeper && gatekeeper->sender(frames.header).empty())) continue;
+      From from{.channel = Channel::peer, .envelope = {}, .node = *node, .rejected = {}};
       try {
         from.envelope = decode_frames(std::move(frames));
       } catch (const Error& error) {
@@ -246,7 +165,9 @@ TcpClientLink::TcpClientLink(const std::string& endpoint, const LinkOptions& opt
                              [&state](const std::string& client) { return state.clients.objection(client); });
     encrypt_as_server(state.from_peers, state.own_keys.secret_key);
   }
+  state.peers.emplace(state.context, state.options, state.address.host, state.own_keys);
   state.master.emplace(state.context, state.control, "master");
+  state.data_connection.emplace(state.context, state.data, "data");
   try {
     state.connect_to_master();
   } catch (const zmq::error_t& error) {
@@ -280,7 +201,7 @@ std::optional<TcpClientLink::From> TcpClientLink::receive(Deadline deadline) {
     const bool looks = state.looks(waits);
     if (looks) state.watch();
     if (auto from = state.receive_from_peer()) return from;
-    if (looks) state.watch_peers();
+    if (looks) state.peers->watch();
     if (!waits) return std::nullopt;
     std::array<zmq::pollitem_t, 4> items{{{state.control.handle(), 0, ZMQ_POLLIN, 0},
                                           {state.data.handle(), 0, ZMQ_POLLIN, 0},
@@ -345,36 +266,13 @@ std::string TcpClientLink::trouble() {
 
 void TcpClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers,
                          const std::vector<std::string>& clients) {
-  State& state = *state_;
-  state.clients.set(clients);
-  for (State::PeerSocket& each : state.peers) each.monitor.reset();
-  state.peers.clear();
-  state.token = token;
-  state.self = self;
-  state.bulk_peers = static_cast<int>(std::ranges::count(peers, Lane::bulk, &Peer::lane));
-  for (const Peer& peer : peers) {
-    state.peers.push_back({.peer = peer,
-                           .address = printable(peer.endpoint),
-                           .socket = zmq::socket_t(state.context, zmq::socket_type::dealer),
-                           .monitor = nullptr,
-                           .fault = {}});
-    state.meet(state.peers.back());
-  }
+  state_->clients.set(clients);
+  state_->peers->meet(token, self, peers, state_->ipv6);
 }
 
 std::vector<std::string> TcpClientLink::unreached(Deadline deadline) {
   while (true) {
-    std::vector<std::string> names;
-    bool hope = false;
-    for (State::PeerSocket& each : state_->peers) {
-      if (each.monitor) each.monitor->watch();
-      if (each.monitor && each.monitor->stands()) continue;
-      state_->try_again(each);
-      hope = hope || each.monitor;
-      std::string name =
-          fmt::format("{} at {}{}", each.peer.name, each.address, each.fault.empty() ? "" : ": " + each.fault);
-      if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
-    }
+    const auto [names, hope] = state_->peers->unreached();
     if (names.empty() || !hope || Clock::now() >= deadline) return names;
     state_->watch();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -382,17 +280,15 @@ std::vector<std::string> TcpClientLink::unreached(Deadline deadline) {
 }
 
 void TcpClientLink::send_to_peer(int node, Lane lane, const Envelope& envelope) {
-  const auto found = std::ranges::find_if(
-      state_->peers, [&](const auto& each) { return each.peer.node == node && each.peer.lane == lane; });
-  invariant(found != state_->peers.end(), "send_to_peer takes a node and a lane that were passed to meet");
-  while (true) {
-    try {
-      invariant(send_frames(found->socket, envelope), "the queue of a peer socket has no limit");
-      return;
-    } catch (const zmq::error_t& error) {
-      if (error.num() != EINTR) throw LinkBroken(found->peer.name);
-    }
-  }
+  state_->peers->send(node, lane, envelope);
+}
+
+void TcpClientLink::share_master(int slaves) {
+  if (slaves == std::exchange(state_->sharers, slaves)) return;
+  const int bytes = slaves > 1 ? send_buffer(slaves) : kLargestBuffer;
+  state_->data.set(zmq::sockopt::sndbuf, bytes);  // for a connection to come
+  state_->watch();
+  if (const auto descriptor = state_->data_connection->descriptor()) set_send_buffer(*descriptor, bytes);
 }
 
 }  // namespace convoy::wire

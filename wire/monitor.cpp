@@ -74,6 +74,7 @@ bool Monitor::take(std::uint16_t event, std::uint32_t value) {
   if (event == ZMQ_EVENT_CONNECTED) {
     connecting_ = false;
     connected_ = Clock::now();
+    descriptor_ = static_cast<int>(value);
   } else if (event == ZMQ_EVENT_CONNECT_RETRIED) {
     if (connecting_) {
       failed_ = true;
@@ -88,8 +89,10 @@ bool Monitor::take(std::uint16_t event, std::uint32_t value) {
     handshake_fault_ = fault(event, value, is_encrypted(watched_));
     not_admitted_ = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     connected_.reset();
+    descriptor_.reset();
   } else if (event == ZMQ_EVENT_DISCONNECTED) {
     connected_.reset();
+    descriptor_.reset();
     return !std::exchange(stands_, false);
   }
   return true;

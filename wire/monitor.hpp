@@ -32,6 +32,8 @@ class Monitor {
   std::optional<Clock::duration> silent() const;
   /// Whether a TCP connection has failed since the last call.
   bool take_failed_connection() { return std::exchange(failed_, false); }
+  /// The descriptor of the TCP connection; nothing if there is none.
+  std::optional<int> descriptor() const { return descriptor_; }
   void* handle() { return events_.handle(); }
 
  private:
@@ -43,6 +45,7 @@ class Monitor {
   bool connecting_ = true;                      ///< whether the last attempt has not made a TCP connection yet
   bool failed_ = false;                         ///< whether an attempt has failed since take_failed_connection()
   std::optional<Clock::time_point> connected_;  ///< when a TCP connection without a handshake began
+  std::optional<int> descriptor_;
   std::string handshake_fault_;
   bool not_admitted_ = false;  ///< whether handshake_fault_ is that of a key that was not admitted
 };

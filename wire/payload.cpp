@@ -128,6 +128,17 @@ void configure_control(zmq::socket_t& socket, const LinkOptions& options) {
   socket.set(zmq::sockopt::heartbeat_ttl, static_cast<int>(options.heartbeat_timeout.count()));
 }
 
+void connect(zmq::socket_t& socket, const Address& to, const std::string& own_id, bool name_in_ipv6) {
+  constexpr auto kAttemptAtAName = std::chrono::milliseconds(5000);
+  const bool name = !is_ipv4(to.host) && !is_ipv6(to.host);
+  socket.set(zmq::sockopt::routing_id, own_id);
+  socket.set(zmq::sockopt::reconnect_ivl, 100);
+  socket.set(zmq::sockopt::reconnect_ivl_max, 2000);
+  if (name) socket.set(zmq::sockopt::connect_timeout, static_cast<int>(kAttemptAtAName.count()));
+  socket.set(zmq::sockopt::ipv6, name ? name_in_ipv6 : is_ipv6(to.host));
+  socket.connect("tcp://" + to_text(to));
+}
+
 void listen(zmq::socket_t& socket, const Address& address) {
   // A network interface is looked up in one family at a time; an IPv6 socket for all addresses takes IPv4 too.
   std::vector<bool> families{false, true};

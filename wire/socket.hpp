@@ -40,6 +40,9 @@ void configure(zmq::socket_t& socket, const LinkOptions& options);
 /// Applies the settings of a slave's control connection; call it after configure().
 void configure_control(zmq::socket_t& socket, const LinkOptions& options);
 
+/// Begins to connect to an IP address in its family, and to a name in IPv6 or IPv4, as `own_id`. Throws zmq::error_t.
+void connect(zmq::socket_t& socket, const Address& to, const std::string& own_id, bool name_in_ipv6);
+
 /// Listens at an address from address_to_listen(). "*" means IPv4 and IPv6, or IPv4 alone on a machine without IPv6.
 /// Throws zmq::error_t.
 void listen(zmq::socket_t& socket, const Address& address);

@@ -83,6 +83,11 @@ inline StageCase weightless(std::string name, StageKind kind, const Sizes& sizes
   return {std::move(name), {stage, filters, sizes.batch, true}};
 }
 
+inline StageCase of_norm_size(int size, StageCase of) {
+  of.spec.stage.norm.size = size;
+  return of;
+}
+
 inline StageCase shuffled(std::string name, const Sizes& sizes, int groups, std::vector<ChannelLayer> after,
                           FilterRange filters) {
   StageCase made = weightless(std::move(name), StageKind::shuffle, sizes, std::move(after), filters);

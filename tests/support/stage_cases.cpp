@@ -219,6 +219,7 @@ std::vector<StageCase> make_cases() {
       weightless("Channels", StageKind::channels, {3, 11, 9, 8, 0}, {kMax3Overlapping}, {0, 11}),
       weightless("ChannelsOfAShard", StageKind::channels, {3, 11, 9, 8, 0}, {norm, relu, Add{}, kAverage2}, {3, 5}),
       weightless("ResponseNorm", StageKind::response_norm, {2, 12, 5, 6, 0}, {}, {0, 12}),
+      of_norm_size(1, weightless("ResponseNormOfSizeOne", StageKind::response_norm, {2, 12, 5, 6, 0}, {}, {0, 12})),
       weightless("ResponseNormOfAShard", StageKind::response_norm, {3, 12, 6, 6, 0}, {kMax2}, {4, 3}),
       weightless("ResponseNormOfOneChannel", StageKind::response_norm, {2, 3, 5, 5, 0}, {relu}, {2, 1}),
       part("ShardWithBatchNorm", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, relu, kMax2}, {7, 6}),

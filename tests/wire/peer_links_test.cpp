@@ -1,0 +1,173 @@
+// Tests links of slaves among themselves, between threads of this process over real TCP.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "tests/wire/peers.hpp"
+#include "wire/stream.hpp"
+#include "wire/tcp_link.hpp"
+
+namespace convoy::wire {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+/// The next message from a peer. The test fails if none arrives within 5 s.
+ClientLink::From from_peer(ClientLink& link) {
+  auto from = link.receive(in(5s));
+  EXPECT_TRUE(from.has_value());
+  if (!from) return {};
+  EXPECT_EQ(from->channel, Channel::peer);
+  return std::move(*from);
+}
+
+TEST(PeerLinks, CarryMessagesBothWays) {
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
+  TcpClientLink b(server.endpoint());
+  a.meet("token", 0, {{1, "b", at(b)}});
+  b.meet("token", 1, {{0, "a", fmt::format(":{}", a.peer_port())}});  // on the master's host
+  EXPECT_THAT(a.unreached(in(5s)), testing::IsEmpty());
+  EXPECT_THAT(b.unreached(in(5s)), testing::IsEmpty());
+  a.send_to_peer(1, Lane::prompt, {Piece{.step = 1, .task = 7}, Payload(8)});
+  const auto from = from_peer(b);
+  EXPECT_EQ(from.node, 0);
+  EXPECT_EQ(std::get<Piece>(from.envelope.message).task, 7U);
+  b.send_to_peer(0, Lane::prompt, {Piece{.step = 2, .task = 8}, Payload(8)});
+  EXPECT_EQ(from_peer(a).node, 1);
+}
+
+/// A small value that a computation waits for must not queue behind the weights of a whole net.
+TEST(PeerLinks, HaveALaneThatDoesNotWaitForTheBulk) {
+  constexpr std::uint64_t kBulk = 64;
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
+  TcpClientLink b(server.endpoint());
+  b.meet("token", 1, {});
+  a.meet(
+      "token", 0,
+      {{.node = 1, .name = "b", .endpoint = at(b)}, {.node = 1, .name = "b", .endpoint = at(b), .lane = Lane::bulk}});
+  ASSERT_THAT(a.unreached(in(5s)), testing::IsEmpty());
+  for (std::uint64_t i = 0; i < kBulk; ++i) {
+    a.send_to_peer(1, Lane::bulk, {Piece{.step = i, .task = 1}, Payload(kPieceBytes)});
+  }
+  a.send_to_peer(1, Lane::prompt, {Piece{.step = 99, .task = 2}, Payload(8)});
+  std::uint64_t bulk = 0;
+  std::uint64_t before = kBulk;
+  for (std::uint64_t i = 0; i <= kBulk; ++i) {
+    const auto from = from_peer(b);
+    EXPECT_EQ(from.node, 0) << "in both lanes";
+    const auto& piece = std::get<Piece>(from.envelope.message);
+    if (piece.task == 2) {
+      before = bulk;
+    } else {
+      EXPECT_EQ(piece.step, bulk++) << "one lane keeps its order";
+    }
+  }
+  EXPECT_LT(before, kBulk);
+}
+
+/// Returns the send buffers of this process's TCP connections to a port of this machine, in ascending order.
+std::vector<int> send_buffers_to(int port) {
+  std::vector<int> buffers;
+  for (int descriptor = 3; descriptor < 1024; ++descriptor) {
+    sockaddr_in to{};
+    socklen_t size = sizeof to;
+    if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&to), &size) != 0) continue;
+    if (to.sin_family != AF_INET || ntohs(to.sin_port) != port) continue;
+    int bytes = 0;
+    size = sizeof bytes;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, &size) == 0) buffers.push_back(bytes);
+  }
+  std::ranges::sort(buffers);
+  return buffers;
+}
+
+/// Otherwise TCP gives one slave the link for seconds, and the master waits for another.
+TEST(PeerLinks, OfEightSlavesHaveFewBytesOnTheWay) {
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink slave(server.endpoint());
+  const int port = std::stoi(server.endpoint().substr(server.endpoint().rfind(':') + 1));
+  const auto until = in(5s);
+  while ((!slave.connected() || send_buffers_to(port).size() < 2) && Clock::now() < until) {
+    std::this_thread::sleep_for(1ms);
+  }
+  const std::vector<int> before = send_buffers_to(port);
+  ASSERT_EQ(before.size(), 2U) << "the control and the data connection";
+  slave.share_master(1);
+  EXPECT_EQ(send_buffers_to(port), before) << "a single slave has what the system chooses";
+  slave.share_master(8);
+  const std::vector<int> shared = send_buffers_to(port);
+  // The kernel takes twice the bytes, for its own data about them.
+  EXPECT_THAT(shared, testing::ElementsAre(2 * 16 * 1024, before.back())) << "the data connection alone";
+  slave.share_master(1);
+  EXPECT_GT(send_buffers_to(port).front(), shared.front());
+
+  std::vector<std::unique_ptr<TcpClientLink>> others;
+  std::vector<ClientLink::Peer> peers;
+  for (int node = 1; node < 8; ++node) {
+    others.push_back(std::make_unique<TcpClientLink>(server.endpoint()));
+    peers.push_back({node, fmt::format("slave-{}", node), at(*others.back())});
+  }
+  slave.meet("token", 0, peers);
+  ASSERT_THAT(slave.unreached(in(5s)), testing::IsEmpty());
+  for (const auto& other : others) {
+    EXPECT_THAT(send_buffers_to(other->peer_port()), testing::ElementsAre(2 * (128 * 1024 / 7)));
+  }
+}
+
+TEST(PeerLinks, OfOtherRunsAreIgnored) {
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
+  TcpClientLink b(server.endpoint());
+  b.meet("now", 1, {});
+  for (const std::string token : {"before", "now", "nowhere"}) {
+    a.meet(token, 0, {{1, "b", at(b)}});
+    ASSERT_THAT(a.unreached(in(5s)), testing::IsEmpty());
+    a.send_to_peer(1, Lane::prompt, {Piece{.task = token == "now" ? 1U : 2U}, Payload(8)});
+  }
+  EXPECT_EQ(std::get<Piece>(from_peer(b).envelope.message).task, 1U);
+  EXPECT_FALSE(b.receive(in(200ms)));
+}
+
+TEST(PeerLinks, ThatCannotBeMadeAreNamed) {
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
+  a.meet("token", 0,
+         {{1, "garage", "127.0.0.1:9"}, {.node = 1, .name = "garage", .endpoint = "127.0.0.1:9", .lane = Lane::bulk}});
+  EXPECT_THAT(a.unreached(in(200ms)), testing::ElementsAre("garage at 127.0.0.1:9")) << "once for both lanes";
+  a.meet("token", 0, {{1, "garage", "no address"}});
+  EXPECT_THAT(a.unreached(in(10s)), testing::ElementsAre(HasSubstr("garage at no address: ")));
+}
+
+TEST(PeerLinks, ThatBreakAreNamed) {
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
+  auto b = std::make_unique<TcpClientLink>(server.endpoint());
+  a.meet("token", 0, {{1, "garage", at(*b)}});
+  ASSERT_THAT(a.unreached(in(5s)), testing::IsEmpty());
+  b.reset();
+  EXPECT_THAT(
+      [&] {
+        const auto until = in(5s);
+        while (Clock::now() < until) a.receive(in(50ms));
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("the link to slave garage broke")));
+}
+
+TEST(PeerLinks, OnATakenPortAreRefusedWithTheFix) {
+  TcpServerLink server("tcp://127.0.0.1:*");
+  const TcpClientLink a(server.endpoint());
+  EXPECT_THAT([&] { TcpClientLink(server.endpoint(), {}, a.peer_port()); },
+              testing::ThrowsMessage<Error>(HasSubstr("--peer-port")));
+}
+
+}  // namespace
+}  // namespace convoy::wire
