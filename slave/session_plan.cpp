@@ -110,7 +110,7 @@ std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
     peers.push_back({.node = target, .name = members_[to], .endpoint = task.peers[to], .key = key, .lane = lane});
   }
   link_.meet(task.token, index_, peers, task.client_keys);
-  link_.share_master(static_cast<int>(members_.size()));
+  link_.share_cards(static_cast<int>(members_.size()));
   return unreached;
 }
 

@@ -10,11 +10,12 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "wire/buffers.hpp"
 #include "wire/endpoint.hpp"
 #include "wire/gatekeeper.hpp"
 #include "wire/monitor.hpp"
 #include "wire/peer_sockets.hpp"
-#include "wire/send_buffer.hpp"
+#include "wire/receive_windows.hpp"
 #include "wire/socket.hpp"
 #include "wire/tcp_link.hpp"
 #include "wire/trouble.hpp"
@@ -55,8 +56,6 @@ constexpr auto kBeforeAsking = std::chrono::seconds(2);
 constexpr auto kSilentAttempt = std::chrono::seconds(4);
 /// How long the addresses of a name in one family (IPv4 or IPv6) are tried before those in the other.
 constexpr auto kTurn = std::chrono::seconds(2);
-/// The send buffer of a slave that is the only one again. The system cuts this down to its own limit.
-constexpr int kLargestBuffer = 64 * 1024 * 1024;
 /// How often a caller that does not wait learns of broken connections: a look is a system call for each connection.
 constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
 
@@ -83,9 +82,10 @@ struct TcpClientLink::State {
   zmq::socket_t from_peers{context, zmq::socket_type::router};
   std::optional<Monitor> master;
   std::optional<Monitor> data_connection;
-  int sharers = 1;  ///< slaves that send to the master
+  int sharers = 1;  ///< slaves that send at the same time
   std::optional<PeerSockets> peers;
-  Deadline looked{};  ///< at the connections
+  std::optional<ReceiveWindows> windows;  ///< of connections from other slaves
+  Deadline looked{};                      ///< at the connections
 
   void connect_to_master() {
     connect(control, address, id + "/c", ipv6);
@@ -165,6 +165,7 @@ TcpClientLink::TcpClientLink(const std::string& endpoint, const LinkOptions& opt
                              [&state](const std::string& client) { return state.clients.objection(client); });
     encrypt_as_server(state.from_peers, state.own_keys.secret_key);
   }
+  state.windows.emplace(state.context, state.from_peers, "from-peers");
   state.peers.emplace(state.context, state.options, state.address.host, state.own_keys);
   state.master.emplace(state.context, state.control, "master");
   state.data_connection.emplace(state.context, state.data, "data");
@@ -201,7 +202,10 @@ std::optional<TcpClientLink::From> TcpClientLink::receive(Deadline deadline) {
     const bool looks = state.looks(waits);
     if (looks) state.watch();
     if (auto from = state.receive_from_peer()) return from;
-    if (looks) state.peers->watch();
+    if (looks) {
+      state.peers->watch();
+      state.windows->watch();
+    }
     if (!waits) return std::nullopt;
     std::array<zmq::pollitem_t, 4> items{{{state.control.handle(), 0, ZMQ_POLLIN, 0},
                                           {state.data.handle(), 0, ZMQ_POLLIN, 0},
@@ -283,9 +287,10 @@ void TcpClientLink::send_to_peer(int node, Lane lane, const Envelope& envelope) 
   state_->peers->send(node, lane, envelope);
 }
 
-void TcpClientLink::share_master(int slaves) {
+void TcpClientLink::share_cards(int slaves) {
+  state_->windows->share(slaves - 1);
   if (slaves == std::exchange(state_->sharers, slaves)) return;
-  const int bytes = slaves > 1 ? send_buffer(slaves) : kLargestBuffer;
+  const int bytes = slaves > 1 ? share_of_card(slaves) : kLargestBuffer;
   state_->data.set(zmq::sockopt::sndbuf, bytes);  // for a connection to come
   state_->watch();
   if (const auto descriptor = state_->data_connection->descriptor()) set_send_buffer(*descriptor, bytes);

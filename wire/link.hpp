@@ -156,9 +156,9 @@ class ClientLink {
   /// A peer whose address or key cannot be used is one of unreached().
   virtual void meet(const std::string& token, int self, const std::vector<Peer>& peers,
                     const std::vector<std::string>& clients = {}) = 0;
-  /// From now on, `slaves` slaves send to the master at the same time, this one among them. The connections that carry
-  /// tensors share the master's card evenly.
-  virtual void share_master(int slaves) = 0;
+  /// From now on, `slaves` slaves send to the master and to one another at the same time, this one among them. The
+  /// connections that carry tensors share the master's card evenly, and those of other slaves this one's.
+  virtual void share_cards(int slaves) = 0;
   /// Waits until all peers are connected. Returns "NAME at HOST:PORT" of each peer that is not connected at the
   /// deadline, and the reason where one is known. Does not wait for peers that cannot be connected.
   virtual std::vector<std::string> unreached(Deadline deadline) = 0;

@@ -53,17 +53,21 @@ Monitor::~Monitor() {
   zmq_socket_monitor(watched_.handle(), nullptr, 0);
 }
 
-bool Monitor::watch() {
+std::optional<SocketEvent> take_event(zmq::socket_t& events) {
   zmq::message_t message;
-  while (events_.recv(message, zmq::recv_flags::dontwait)) {
-    std::uint16_t event = 0;
-    std::uint32_t value = 0;
-    const auto* bytes = message.data<std::uint8_t>();
-    std::copy_n(bytes, sizeof event, reinterpret_cast<std::uint8_t*>(&event));
-    std::copy_n(bytes + sizeof event, sizeof value, reinterpret_cast<std::uint8_t*>(&value));
-    zmq::message_t address;
-    if (message.more() && !events_.recv(address)) break;
-    if (!take(event, value)) return false;
+  if (!events.recv(message, zmq::recv_flags::dontwait)) return std::nullopt;
+  SocketEvent event;
+  const auto* bytes = message.data<std::uint8_t>();
+  std::copy_n(bytes, sizeof event.kind, reinterpret_cast<std::uint8_t*>(&event.kind));
+  std::copy_n(bytes + sizeof event.kind, sizeof event.value, reinterpret_cast<std::uint8_t*>(&event.value));
+  zmq::message_t address;
+  if (message.more() && !events.recv(address)) return std::nullopt;
+  return event;
+}
+
+bool Monitor::watch() {
+  while (const auto event = take_event(events_)) {
+    if (!take(event->kind, event->value)) return false;
   }
   return true;
 }

@@ -1,6 +1,7 @@
 // Follows the state of a socket's connection. The header includes zmq.hpp, so only the sources of wire/ may include it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,13 @@
 #include "core/clock.hpp"
 
 namespace convoy::wire {
+
+struct SocketEvent {
+  std::uint16_t kind = 0;   ///< ZMQ_EVENT_...
+  std::uint32_t value = 0;  ///< the descriptor of the TCP connection, or the fault of a handshake
+};
+/// Returns the next event of a monitored socket; nothing if there is none.
+std::optional<SocketEvent> take_event(zmq::socket_t& events);
 
 /// Follows a socket with one connection: whether it is established and, if not, which attempts fail and why. It must be
 /// destroyed before the socket.

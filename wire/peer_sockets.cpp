@@ -7,7 +7,6 @@
 #include "core/text.hpp"
 #include "wire/endpoint.hpp"
 #include "wire/gatekeeper.hpp"
-#include "wire/send_buffer.hpp"
 #include "wire/socket.hpp"
 
 namespace convoy::wire {
@@ -36,8 +35,8 @@ void PeerSockets::meet(const std::string& token, int self, const std::vector<Cli
                       .socket = zmq::socket_t(context_, zmq::socket_type::dealer),
                       .monitor = nullptr,
                       .fault = {}});
+    meet(peers_.back());
   }
-  for (PeerSocket& each : peers_) meet(each);
 }
 
 /// Connects to another slave, or notes why that cannot be.
@@ -46,7 +45,7 @@ void PeerSockets::meet(PeerSocket& link) {
   configure(link.socket, options_);
   // The queue is unlimited: a send that blocked on a hung peer would keep this slave from reading the master's new plan.
   link.socket.set(zmq::sockopt::sndhwm, 0);
-  limit(link);
+  if (link.peer.lane == Lane::bulk) link.socket.set(zmq::sockopt::tos, kBulkService);
   link.socket.set(zmq::sockopt::tcp_keepalive, 1);
   auto monitor = std::make_unique<Monitor>(context_, link.socket, fmt::format("{}-{}", ++meetings_, link.peer.node));
   try {
@@ -64,15 +63,6 @@ void PeerSockets::meet(PeerSocket& link) {
   } catch (const Error& error) {
     link.fault = error.what();
   }
-}
-
-/// Limits the bytes on the way. Those of the bulk lane would delay the prompt lane even at a single peer.
-void PeerSockets::limit(PeerSocket& link) const {
-  const Lane lane = link.peer.lane;
-  const auto in_lane =
-      static_cast<int>(std::ranges::count_if(peers_, [&](const PeerSocket& each) { return each.peer.lane == lane; }));
-  if (lane == Lane::bulk) link.socket.set(zmq::sockopt::tos, kBulkService);
-  if (lane == Lane::bulk || in_lane > 1) link.socket.set(zmq::sockopt::sndbuf, send_buffer(in_lane));
 }
 
 /// Connects anew to a slave that did not admit this one, since ZeroMQ gives up such a connection. The other slave may

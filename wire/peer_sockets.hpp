@@ -47,7 +47,6 @@ class PeerSockets {
   };
 
   void meet(PeerSocket& link);
-  void limit(PeerSocket& link) const;
   void try_again(PeerSocket& link);
 
   zmq::context_t& context_;

@@ -39,7 +39,7 @@ class TcpClientLink final : public ClientLink {
   std::string trouble() override;
   void meet(const std::string& token, int self, const std::vector<Peer>& peers,
             const std::vector<std::string>& clients = {}) override;
-  void share_master(int slaves) override;
+  void share_cards(int slaves) override;
   std::vector<std::string> unreached(Deadline deadline) override;
   void send_to_peer(int node, Lane lane, const Envelope& envelope) override;
 

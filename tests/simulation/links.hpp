@@ -89,7 +89,7 @@ class SimulatedClientLink final : public wire::ClientLink, private SimulatedLink
   std::string trouble() override { return ""; }
   void meet(const std::string& token, int self, const std::vector<Peer>& peers,
             const std::vector<std::string>& clients) override;
-  void share_master(int /*slaves*/) override {}
+  void share_cards(int /*slaves*/) override {}
   std::vector<std::string> unreached(wire::Deadline deadline) override;
   void send_to_peer(int node, Lane lane, const wire::Envelope& envelope) override;
 

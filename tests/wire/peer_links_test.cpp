@@ -74,53 +74,63 @@ TEST(PeerLinks, HaveALaneThatDoesNotWaitForTheBulk) {
   EXPECT_LT(before, kBulk);
 }
 
-/// Returns the send buffers of this process's TCP connections to a port of this machine, in ascending order.
-std::vector<int> send_buffers_to(int port) {
+/// The port of one end of a TCP connection; 0 if there is no such connection.
+int port_of(int descriptor, int (*end)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (end(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  // The port of an IPv6 address stands at the same place.
+  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+/// Returns the send buffers of this process's connections to a port of this machine, or the receive buffers of those that
+/// the port accepted, in ascending order.
+std::vector<int> buffers_at(int port, int option) {
   std::vector<int> buffers;
   for (int descriptor = 3; descriptor < 1024; ++descriptor) {
-    sockaddr_in to{};
-    socklen_t size = sizeof to;
-    if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&to), &size) != 0) continue;
-    if (to.sin_family != AF_INET || ntohs(to.sin_port) != port) continue;
+    const int from = port_of(descriptor, getsockname);
+    const int to = port_of(descriptor, getpeername);
+    if (to == 0 || (option == SO_RCVBUF ? from : to) != port) continue;
     int bytes = 0;
-    size = sizeof bytes;
-    if (getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, &size) == 0) buffers.push_back(bytes);
+    socklen_t size = sizeof bytes;
+    if (getsockopt(descriptor, SOL_SOCKET, option, &bytes, &size) == 0) buffers.push_back(bytes);
   }
   std::ranges::sort(buffers);
   return buffers;
 }
 
-/// Otherwise TCP gives one slave the link for seconds, and the master waits for another.
+/// Otherwise TCP gives one slave the link for seconds, and the others wait for another.
 TEST(PeerLinks, OfEightSlavesHaveFewBytesOnTheWay) {
   TcpServerLink server("tcp://127.0.0.1:*");
   TcpClientLink slave(server.endpoint());
   const int port = std::stoi(server.endpoint().substr(server.endpoint().rfind(':') + 1));
   const auto until = in(5s);
-  while ((!slave.connected() || send_buffers_to(port).size() < 2) && Clock::now() < until) {
+  while ((!slave.connected() || buffers_at(port, SO_SNDBUF).size() < 2) && Clock::now() < until) {
     std::this_thread::sleep_for(1ms);
   }
-  const std::vector<int> before = send_buffers_to(port);
+  const std::vector<int> before = buffers_at(port, SO_SNDBUF);
   ASSERT_EQ(before.size(), 2U) << "the control and the data connection";
-  slave.share_master(1);
-  EXPECT_EQ(send_buffers_to(port), before) << "a single slave has what the system chooses";
-  slave.share_master(8);
-  const std::vector<int> shared = send_buffers_to(port);
+  slave.share_cards(1);
+  EXPECT_EQ(buffers_at(port, SO_SNDBUF), before) << "a single slave has what the system chooses";
+  slave.share_cards(8);
+  const std::vector<int> shared = buffers_at(port, SO_SNDBUF);
   // The kernel takes twice the bytes, for its own data about them.
   EXPECT_THAT(shared, testing::ElementsAre(2 * 16 * 1024, before.back())) << "the data connection alone";
-  slave.share_master(1);
-  EXPECT_GT(send_buffers_to(port).front(), shared.front());
 
   std::vector<std::unique_ptr<TcpClientLink>> others;
-  std::vector<ClientLink::Peer> peers;
   for (int node = 1; node < 8; ++node) {
     others.push_back(std::make_unique<TcpClientLink>(server.endpoint()));
-    peers.push_back({node, fmt::format("slave-{}", node), at(*others.back())});
+    others.back()->meet("token", node, {{0, "slave", at(slave)}});
+    EXPECT_THAT(others.back()->unreached(in(5s)), testing::IsEmpty());
   }
-  slave.meet("token", 0, peers);
-  ASSERT_THAT(slave.unreached(in(5s)), testing::IsEmpty());
-  for (const auto& other : others) {
-    EXPECT_THAT(send_buffers_to(other->peer_port()), testing::ElementsAre(2 * (128 * 1024 / 7)));
-  }
+  const std::vector<int> windows(7, 2 * (128 * 1024 / 7));
+  slave.share_cards(8);  // takes the connections that were accepted since then
+  EXPECT_EQ(buffers_at(slave.peer_port(), SO_RCVBUF), windows);
+  others.resize(1);
+  slave.share_cards(2);
+  ASSERT_FALSE(buffers_at(slave.peer_port(), SO_RCVBUF).empty());
+  EXPECT_GT(buffers_at(slave.peer_port(), SO_RCVBUF).back(), windows[0]) << "a single peer may have more";
+  EXPECT_GT(buffers_at(port, SO_SNDBUF).front(), 2 * 16 * 1024);
 }
 
 TEST(PeerLinks, OfOtherRunsAreIgnored) {

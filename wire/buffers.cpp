@@ -1,4 +1,4 @@
-#include "wire/send_buffer.hpp"
+#include "wire/buffers.hpp"
 
 #include <sys/socket.h>
 
@@ -12,7 +12,7 @@ constexpr int kLeast = 16 * 1024;
 
 }  // namespace
 
-int send_buffer(int connections) { return std::max(kLeast, kOfAll / connections); }
+int share_of_card(int connections) { return std::max(kLeast, kOfAll / connections); }
 
 void set_send_buffer(int descriptor, int bytes) {
   // An error leaves the buffer as it is, which costs speed alone.

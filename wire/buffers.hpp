@@ -1,0 +1,16 @@
+// The bytes that the system holds for connections that share a network card.
+#pragma once
+
+namespace convoy::wire {
+
+/// The system cuts this down to its own limit.
+inline constexpr int kLargestBuffer = 64 * 1024 * 1024;
+
+/// Returns the bytes that each of `connections` may have on the way if they all begin or end in one card: 128 KiB for all of
+/// them, which a link of 1 Gbit/s with a round trip of 1 ms holds, and at least 16 KiB for each.
+int share_of_card(int connections);
+
+/// Sets how many bytes the system may hold of what the socket with this descriptor sends. The system may allow fewer.
+void set_send_buffer(int descriptor, int bytes);
+
+}  // namespace convoy::wire
