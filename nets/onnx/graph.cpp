@@ -65,6 +65,11 @@ void take_outputs(const onnx::GraphProto& from, const std::vector<std::string>& 
     if (std::ranges::count(wanted, name) > 1) fail("{}: output {} is to be imported twice; name it once", file, name);
     graph.outputs.push_back(name);
   }
+  constexpr std::size_t kMost = 100;
+  if (graph.outputs.size() > kMost) {
+    fail("{}: the model has {} outputs, but a net at most {} losses; choose outputs with --output NAME: {}", file,
+         graph.outputs.size(), kMost, graph.all_outputs);
+  }
 }
 
 }  // namespace

@@ -112,6 +112,8 @@ TEST(OnnxOutputs, ThatDoNotExistAreErrors) {
   for (int i = 0; i < 30; ++i) add_output(both.m, "more" + std::to_string(i));
   both.m.model.mutable_graph()->mutable_output(2)->set_name("another");
   EXPECT_THAT(both.message({"logits"}), AllOf(HasSubstr("more16 and 13 more"), testing::Not(HasSubstr("more17"))));
+  for (int i = 30; i < 100; ++i) add_output(both.m, "more" + std::to_string(i));
+  EXPECT_THAT(both.message(), HasSubstr("heads.onnx: the model has 103 outputs, but a net at most 100 losses"));
   both.m.model.mutable_graph()->clear_output();
   EXPECT_THAT([&] { parse_onnx(both.m.model.SerializeAsString(), "heads.onnx", "heads"); },
               testing::ThrowsMessage<Error>(HasSubstr("heads.onnx: the model has no output")));
