@@ -2,7 +2,8 @@
 """Exports usual nets from PyTorch as ONNX models, imports each with convoy-master, and compares Convoy's logits with
 PyTorch's.
 
-    bench/import_models.py [NET]... [--models FOLDER] [--exports old-13,new-18,new-newest] [--images 3] [--csv FILE]
+    bench/import_models.py [NET]... [--models FOLDER] [--exports old-13,new-18,new-newest] [--images 3] [--back]
+                           [--csv FILE]
 
 The nets are torchvision's, with random weights, and small ones of this file that use shape arithmetic, padding and
 adaptive pooling as people write them. Each is exported with PyTorch's old exporter at opset 13 and with its default
@@ -14,10 +15,13 @@ squared_error for it, because predict prints scores of such a net as they are, a
 the largest over all images and classes, divided by the largest logit; beside it stands the same difference between
 PyTorch in single and in double precision.
 
+With --back, each imported net is exported again by `convoy-master export`. The checker of ONNX must take this model, and
+onnxruntime computes its logits, whose difference from PyTorch's has a column of its own.
+
 --models keeps the exported models, which take minutes to make and gigabytes, for another call. The script needs torch,
 torchvision, onnx, onnxscript, onnxruntime and Pillow, and ends with a reason where one is missing. The exit code is 1
-where an imported net's logits differ by more than --most and by more than --times PyTorch's own difference, and 0
-otherwise."""
+where logits differ by more than --most and by more than --times PyTorch's own difference, or where no model can be
+exported, and 0 otherwise."""
 
 import argparse
 import csv
@@ -47,6 +51,7 @@ def parse_arguments():
     parser.add_argument("--images", type=int, default=3, help="number of random images")
     parser.add_argument("--most", type=float, default=1e-5, help="largest difference of logits, relative to the largest logit")
     parser.add_argument("--times", type=float, default=3, help="or so many times PyTorch's own, of single from double precision")
+    parser.add_argument("--back", action="store_true", help="export each imported net again, for onnxruntime")
     add_program_options(parser)
     return parser.parse_args()
 
@@ -130,6 +135,29 @@ def outputs_of(options, folder, files):
     return rows
 
 
+def back_in_onnx(options, folder, files, logits):
+    """Exports the net imported as folder/imported.yaml, and returns what the table says of it."""
+    import numpy
+    import onnx
+    import onnxruntime
+    from PIL import Image
+    file = folder / "back.onnx"
+    run = subprocess.run([str(options.programs / "convoy-master"), "export", str(folder / "imported.yaml"), "--weights",
+                          str(folder / "imported.safetensors"), "--out", str(file), "--force"], capture_output=True, text=True,
+                         check=False)
+    if run.returncode != 0:
+        return {"back": "refused", "message": run.stderr.strip()}
+    try:
+        onnx.checker.check_model(str(file), full_check=True)
+        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    except Exception as error:  # both raise errors of many types
+        return {"back": "invalid", "message": str(error)}
+    pixels = numpy.stack([numpy.asarray(Image.open(each)) for each in files]).transpose(0, 3, 1, 2)
+    images = ((pixels / 255 - MEAN) / DEVIATION).astype(numpy.float32)
+    got = session.run(None, {session.get_inputs()[0].name: images})[0]
+    return {"back": float(numpy.abs(got - logits).max() / numpy.abs(logits).max())}
+
+
 def refusals(text):
     """Returns the refused operators of an error of `import`: those of a list of nodes, or else the message."""
     counts = {}
@@ -202,7 +230,7 @@ def main():
     rows, wrong = [], 0
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.models or pathlib.Path(scratch) / "models"
-        print(f"{'net':20} {'exporter':8} {'opset':>5} {'imported':8} {'difference':>10} {'own':>8}  refused")
+        print(f"{'net':20} {'exporter':8} {'opset':>5} {'imported':8} {'difference':>10} {'own':>8} {'back':>8}  refused")
         for name in names:
             exports, files, logits, exact = prepare(options, name, folder)
             for how in options.exports.split(","):
@@ -211,15 +239,20 @@ def main():
                     row |= {"imported": "-", "refused": f"the exporter failed: {exports[how]['reason']}"}
                 else:
                     row |= try_import(options, pathlib.Path(scratch), folder / name / f"{how}.onnx", files, logits, exact)
-                wrong += row.get("difference", 0.0) > max(options.most, options.times * row.get("own", 0.0))
+                if options.back and row["imported"] == "yes":
+                    row |= back_in_onnx(options, pathlib.Path(scratch), files, logits)
+                most = max(options.most, options.times * row.get("own", 0.0))
+                back = row.get("back", 0.0)
+                wrong += row.get("difference", 0.0) > most or not isinstance(back, float) or back > most
                 rows.append(row)
-                numbers = [f"{row[key]:.1e}" if key in row else "" for key in ("difference", "own")]
+                numbers = [f"{row[key]:.1e}" if isinstance(row.get(key), float) else row.get(key, "")
+                           for key in ("difference", "own", "back")]
                 print(f"{name:20} {row['exporter']:8} {row['opset']:>5} {row['imported']:8} {numbers[0]:>10} "
-                      f"{numbers[1]:>8}  {row.get('refused', '')}", flush=True)
+                      f"{numbers[1]:>8} {numbers[2]:>8}  {row.get('refused', '')}", flush=True)
     for how in options.exports.split(","):
         of = [row for row, each in zip(rows, options.exports.split(",") * len(rows)) if each == how]
         print(f"{how}: {sum(row['imported'] == 'yes' for row in of)} of {len(of)} nets imported")
-    write_table(options, ["net", "exporter", "opset", "imported", "difference", "own", "refused"], rows)
+    write_table(options, ["net", "exporter", "opset", "imported", "difference", "own", "back", "refused"], rows)
     return 1 if wrong else 0
 
 

@@ -231,7 +231,9 @@ def compare(options, model, shape, last, folder):
     found = import_models.try_import(options, folder, folder / "model.onnx", files, wanted, wanted, last)
     if found["imported"] == "no":
         crashed = "convoy-master: " not in found["message"]
-        return {"result": "crashed" if crashed else "refused", "reason": found["message"].splitlines()[-1][:300]}
+        reason = found["message"].splitlines()[-1].removeprefix("convoy-master: ").replace(f"{folder}/", "")
+        reason = reason.removeprefix("model.onnx: ")
+        return {"result": "crashed" if crashed else "refused", "reason": reason[:300]}
     agrees = found["difference"] <= options.most
     return {"result": "passed" if agrees else "differs", "difference": f"{found['difference']:.1e}"}
 

@@ -36,8 +36,7 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"take_channels", &take_channels},
                                                               {"max_pool", &max_pool},
                                                               {"max_pool_gradient", &max_pool_gradient},
-                                                              {"dilated_max_pool", &dilated_max_pool},
-                                                              {"dilated_max_pool_gradient", &dilated_max_pool_gradient},
+                                                              {"fused_pool_gradient", &fused_pool_gradient},
                                                               {"average_pool", &average_pool},
                                                               {"average_pool_gradient", &average_pool_gradient},
                                                               {"sum_maps", &sum_maps},
@@ -85,6 +84,31 @@ ChannelKernels::ChannelKernels(ClContext& context) {
   normalise_response = built[1];
   response_parts = built[2];
   response_gradient = built[3];
+}
+
+GroupNormKernels::GroupNormKernels(ClContext& context, bool by_position) {
+  const std::vector<ClKernel> built =
+      context.build(over_maps(kGroupNormSource), common_options(context) + (by_position ? " -DBY_POSITION" : ""),
+                    {"set_moments", "set_slopes", "normalise_groups", "normalise_groups_gradient"});
+  set_moments = built[0];
+  set_slopes = built[1];
+  normalise = built[2];
+  gradient = built[3];
+}
+
+GroupNormKernels GroupNormKernels::timed_apart() const {
+  GroupNormKernels apart = *this;
+  for (ClKernel* kernel : {&apart.set_moments, &apart.set_slopes, &apart.normalise, &apart.gradient}) {
+    *kernel = kernel->timed_apart();
+  }
+  return apart;
+}
+
+ResizeKernels::ResizeKernels(ClContext& context) {
+  const std::vector<ClKernel> built =
+      context.build(over_maps(kResizeSource), common_options(context), {"resize_maps", "resize_maps_gradient"});
+  resize = built[0];
+  gradient = built[1];
 }
 
 DropoutKernels::DropoutKernels(ClContext& context)

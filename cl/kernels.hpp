@@ -13,18 +13,20 @@ extern const char* const kColumnsSource;
 extern const char* const kConvolutionSource;
 extern const char* const kDropoutSource;
 extern const char* const kFilterGradientSource;
+extern const char* const kGroupNormSource;
 extern const char* const kGroupedSource;
 extern const char* const kLayersSource;
 extern const char* const kMapsSource;
 extern const char* const kNormSource;
+extern const char* const kResizeSource;
 extern const char* const kUpdateSource;
 extern const char* const kVectorsSource;
 
 /// The kernels of layers.cl and update.cl that every shard may need.
 struct LayerKernels {
   ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, multiply_by_points, sum_products, add,
-      take_channels, max_pool, max_pool_gradient, dilated_max_pool, dilated_max_pool_gradient, average_pool,
-      average_pool_gradient, sum_maps, sum_slices, find_broken, update;
+      take_channels, max_pool, max_pool_gradient, fused_pool_gradient, average_pool, average_pool_gradient, sum_maps,
+      sum_slices, find_broken, update;
   ClKernel pack_half, pack_weights_half;  ///< built where settings.half is set
 
   explicit LayerKernels(ClContext& context);
@@ -49,6 +51,22 @@ struct ChannelKernels {
   ClKernel shuffle_channels, normalise_response, response_parts, response_gradient;
 
   explicit ChannelKernels(ClContext& context);
+};
+
+/// The kernels of group_norm.cl, built for norms of whole groups or by position.
+struct GroupNormKernels {
+  ClKernel set_moments, set_slopes, normalise, gradient;
+
+  GroupNormKernels(ClContext& context, bool by_position);
+  /// Like ConvolutionKernels::timed_apart().
+  GroupNormKernels timed_apart() const;
+};
+
+/// The kernels of resize.cl.
+struct ResizeKernels {
+  ClKernel resize, gradient;
+
+  explicit ResizeKernels(ClContext& context);
 };
 
 /// The kernel of dropout.cl.

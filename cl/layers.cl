@@ -136,87 +136,22 @@ kernel void sum_products(global const float* restrict gradient, global const flo
   const size_t map = get_global_id(2);
   global const float* one = gradient + map * size;
   global const float* other = input + map * size;
-  float16 part = 0.0f;
+  float16 parts = 0.0f;
   int i = 0;
-  for (; i + 16 <= size; i += 16) part += vload16(0, one + i) * vload16(0, other + i);
+  for (; i + 16 <= size; i += 16) parts += vload16(0, one + i) * vload16(0, other + i);
   float sum = 0.0f;
   for (; i < size; ++i) sum += one[i] * other[i];
-  const float8 eight = part.lo + part.hi;
-  const float4 four = eight.lo + eight.hi;
-  sums[map] = sum + ((four.x + four.y) + (four.z + four.w));
+  sums[map] = sum + sum_of(parts);
 }
 
 // A window of kernel_h x kernel_w slides over a map of height x width and gives a map of out_height x out_width.
 
-// Padding never wins; among equal elements the first does; a NaN wins over every number. `places` holds the index of the maximum in its window. After
-// a ReLU a maximum of zero has no place (-1), because the ReLU's slope is zero there.
+// The elements of a window are dilation_h rows and dilation_w columns apart. Padding never wins; among equal elements the
+// first does; a NaN wins over every number. `places` holds the index of the maximum in its map. After a ReLU a maximum of
+// zero has no place (-1), because the ReLU's slope is zero there.
 kernel void max_pool(global const float* restrict input, global float* restrict output, global int* restrict places,
                      int height, int width, int out_height, int out_width, int kernel_h, int kernel_w, int stride_h,
-                     int stride_w, int top, int left, int after_relu) {
-  const size_t map = get_global_id(2);
-  global const float* from = input + map * height * width;
-  FOR_ROWS(out_y, out_height) {
-    FOR_COLUMNS(out_x, out_width) {
-      float best = 0.0f;
-      int place = -1;
-      for (int r = 0; r < kernel_h; ++r) {
-        for (int s = 0; s < kernel_w; ++s) {
-          const int y = out_y * stride_h - top + r;
-          const int x = out_x * stride_w - left + s;
-          if (y < 0 || y >= height || x < 0 || x >= width) continue;
-          const float value = from[y * width + x];
-          if (place < 0 || value > best || isnan(value)) {
-            best = value;
-            place = r * kernel_w + s;
-          }
-        }
-      }
-      const size_t to = (map * out_height + out_y) * out_width + out_x;
-      output[to] = best;
-      places[to] = after_relu && best <= 0.0f ? -1 : place;
-    }
-  }
-}
-
-// The first and last rows or columns of windows that cover an element.
-int first_over(int element, int stride, int kernel_size, int before) {
-  return max(0, (element + before - kernel_size + stride) / stride);
-}
-int last_over(int element, int stride, int before, int windows) {
-  return min(windows - 1, (element + before) / stride);
-}
-
-// Each element sums the gradients of the windows whose maximum it was, in the windows' order.
-kernel void max_pool_gradient(global const float* restrict gradient, global const int* restrict places,
-                              global float* restrict input_gradient, int height, int width, int out_height,
-                              int out_width, int kernel_h, int kernel_w, int stride_h, int stride_w, int top,
-                              int left) {
-  const size_t map = get_global_id(2);
-  const size_t pooled = map * out_height * out_width;
-  FOR_ROWS(y, height) {
-    const int first_y = first_over(y, stride_h, kernel_h, top);
-    const int last_y = last_over(y, stride_h, top, out_height);
-    FOR_COLUMNS(x, width) {
-      const int first_x = first_over(x, stride_w, kernel_w, left);
-      const int last_x = last_over(x, stride_w, left, out_width);
-      float sum = 0.0f;
-      for (int out_y = first_y; out_y <= last_y; ++out_y) {
-        for (int out_x = first_x; out_x <= last_x; ++out_x) {
-          const int place = (y + top - out_y * stride_h) * kernel_w + x + left - out_x * stride_w;
-          const size_t at = pooled + out_y * out_width + out_x;
-          sum += places[at] == place ? gradient[at] : 0.0f;
-        }
-      }
-      input_gradient[(map * height + y) * width + x] = sum;
-    }
-  }
-}
-
-// Max pooling with windows whose elements are dilation_h rows and dilation_w columns apart. `places` holds the index of the maximum in its map.
-kernel void dilated_max_pool(global const float* restrict input, global float* restrict output,
-                             global int* restrict places, int height, int width, int out_height, int out_width,
-                             int kernel_h, int kernel_w, int stride_h, int stride_w, int top, int left, int after_relu,
-                             int dilation_h, int dilation_w) {
+                     int stride_w, int top, int left, int after_relu, int dilation_h, int dilation_w) {
   const size_t map = get_global_id(2);
   global const float* from = input + map * height * width;
   FOR_ROWS(out_y, out_height) {
@@ -242,11 +177,19 @@ kernel void dilated_max_pool(global const float* restrict input, global float* r
   }
 }
 
-// The windows reach over reach_h x reach_w elements.
-kernel void dilated_max_pool_gradient(global const float* restrict gradient, global const int* restrict places,
-                                      global float* restrict input_gradient, int height, int width, int out_height,
-                                      int out_width, int reach_h, int reach_w, int stride_h, int stride_w, int top,
-                                      int left) {
+// The first and last rows or columns of windows that reach over an element.
+int first_over(int element, int stride, int reach, int before) {
+  return max(0, (element + before - reach + stride) / stride);
+}
+int last_over(int element, int stride, int before, int windows) {
+  return min(windows - 1, (element + before) / stride);
+}
+
+// Each element sums the gradients of the windows whose maximum it was, in the windows' order. The windows reach over
+// reach_h x reach_w elements.
+kernel void max_pool_gradient(global const float* restrict gradient, global const int* restrict places,
+                              global float* restrict input_gradient, int height, int width, int out_height,
+                              int out_width, int reach_h, int reach_w, int stride_h, int stride_w, int top, int left) {
   const size_t map = get_global_id(2);
   const size_t pooled = map * out_height * out_width;
   FOR_ROWS(y, height) {
@@ -263,6 +206,22 @@ kernel void dilated_max_pool_gradient(global const float* restrict gradient, glo
         }
       }
       input_gradient[(map * height + y) * width + x] = sum;
+    }
+  }
+}
+
+// The gradient of the pooling of 2 x 2 elements that `convolve` includes; it writes the index of the maximum in its
+// window. Only an odd last row or column is in no window.
+kernel void fused_pool_gradient(global const float* restrict gradient, global const int* restrict places,
+                                global float* restrict input_gradient, int height, int width, int out_height,
+                                int out_width) {
+  const size_t map = get_global_id(2);
+  FOR_ROWS(y, height) {
+    FOR_COLUMNS(x, width) {
+      const size_t at = (map * out_height + min(y / 2, out_height - 1)) * out_width + min(x / 2, out_width - 1);
+      const bool inside = y / 2 < out_height && x / 2 < out_width;
+      const int place = y % 2 * 2 + x % 2;
+      input_gradient[(map * height + y) * width + x] = inside && places[at] == place ? gradient[at] : 0.0f;
     }
   }
 }
@@ -325,15 +284,7 @@ kernel void average_pool_gradient(global const float* restrict gradient, global 
 kernel void sum_maps(global const float* restrict maps, global float* restrict sums, int count, int size) {
   const int map = get_global_id(0);
   if (map >= count) return;
-  global const float* from = maps + (size_t)map * size;
-  float16 part = 0.0f;
-  int i = 0;
-  for (; i + 16 <= size; i += 16) part += vload16(0, from + i);
-  float sum = 0.0f;
-  for (; i < size; ++i) sum += from[i];
-  const float8 eight = part.lo + part.hi;
-  const float4 four = eight.lo + eight.hi;
-  sums[map] = sum + ((four.x + four.y) + (four.z + four.w));
+  sums[map] = sum_of_map(maps + (size_t)map * size, size);
 }
 
 // Sums (slices, count) over the slices, in ascending order. A work-item computes `chunk` values, here and below.

@@ -76,37 +76,24 @@ class ClApartActivation : public ClLayer {
   ClTensor input_gradient_;
 };
 
-/// `kernel` is the one for dilated windows or for others.
-void find_max_pool_gradient(ClShared& shared, const ClKernel& kernel, const Pooling& p, const Shape& in,
-                            const Shape& out, SampleRange samples, const ClBuffer& gradient, const ClBuffer& places,
-                            const ClBuffer& input_gradient) {
-  shared.launch_over_maps(kernel, in, samples, gradient, places, input_gradient, in.h, in.w, out.h, out.w, p.reach_h(),
-                          p.reach_w(), p.stride_h, p.stride_w, p.pad.top, p.pad.left);
-}
-
 class ClFusedPooling : public ClLayer {
  public:
-  ClFusedPooling(ClShared& shared, const Pooling& pool, const Shape& from, const ClTensor& output,
-                 const ClBuffer& places, const std::string& what)
-      : shared_(shared),
-        backward_(shared.layers.max_pool_gradient.timed_apart()),
-        pool_(pool),
-        output_(output),
-        places_(places),
-        input_gradient_(shared, from, what) {}
+  ClFusedPooling(ClShared& shared, const Shape& from, const ClTensor& output, const ClBuffer& places,
+                 const std::string& what)
+      : shared_(shared), output_(output), places_(places), input_gradient_(shared, from, what) {}
 
   void forward(const Pass&, SampleRange) override {}
   const ClTensor& output() const override { return output_; }
   const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
-    find_max_pool_gradient(shared_, backward_, pool_, input_gradient_.shape(), output_.shape(), samples, gradient,
-                           places_, input_gradient_.buffer());
+    const Shape in = input_gradient_.shape();
+    const Shape out = output_.shape();
+    shared_.launch_over_maps(shared_.layers.fused_pool_gradient, in, samples, gradient, places_,
+                             input_gradient_.buffer(), in.h, in.w, out.h, out.w);
     return input_gradient_.buffer();
   }
 
  private:
   ClShared& shared_;
-  ClKernel backward_;
-  Pooling pool_;
   const ClTensor& output_;
   const ClBuffer& places_;
   ClTensor input_gradient_;
@@ -123,25 +110,19 @@ class ClPooling : public ClLayer {
         input_gradient_(shared, input.shape(), what) {
     const LayerKernels& layers = shared.layers;
     const bool max = pool.kind == PoolKind::max;
-    const ClKernel& maxima = pool.dilated() ? layers.dilated_max_pool : layers.max_pool;
-    const ClKernel& maxima_back = pool.dilated() ? layers.dilated_max_pool_gradient : layers.max_pool_gradient;
-    forward_ = (max ? maxima : layers.average_pool).timed_apart();
-    backward_ = (max ? maxima_back : layers.average_pool_gradient).timed_apart();
-    if (pool.kind == PoolKind::max) places_ = shared.context.allocate(output_.shape().size() * sizeof(cl_int), what);
+    forward_ = (max ? layers.max_pool : layers.average_pool).timed_apart();
+    backward_ = (max ? layers.max_pool_gradient : layers.average_pool_gradient).timed_apart();
+    if (max) places_ = shared.context.allocate(output_.shape().size() * sizeof(cl_int), what);
   }
 
   void forward(const Pass&, SampleRange samples) override {
     const Shape in = input_.shape();
     const Shape out = output_.shape();
     const Pooling& p = pool_;
-    if (p.dilated()) {
+    if (p.kind == PoolKind::max) {
       shared_.launch_over_maps(forward_, out, samples, input_.buffer(), output_.buffer(), places_, in.h, in.w, out.h,
                                out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left,
                                after_relu_, p.dilation_h, p.dilation_w);
-    } else if (p.kind == PoolKind::max) {
-      shared_.launch_over_maps(forward_, out, samples, input_.buffer(), output_.buffer(), places_, in.h, in.w, out.h,
-                               out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left,
-                               after_relu_);
     } else {
       shared_.launch_over_maps(forward_, out, samples, input_.buffer(), output_.buffer(), in.h, in.w, out.h, out.w,
                                p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left, divisor());
@@ -153,7 +134,8 @@ class ClPooling : public ClLayer {
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      find_max_pool_gradient(shared_, backward_, p, in, out, samples, gradient, places_, input_gradient_.buffer());
+      shared_.launch_over_maps(backward_, in, samples, gradient, places_, input_gradient_.buffer(), in.h, in.w, out.h,
+                               out.w, p.reach_h(), p.reach_w(), p.stride_h, p.stride_w, p.pad.top, p.pad.left);
     } else {
       shared_.launch_over_maps(backward_, in, samples, gradient, input_gradient_.buffer(), in.h, in.w, out.h, out.w,
                                p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left, divisor());
@@ -317,10 +299,9 @@ std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& lay
   return std::make_unique<ClDropout>(shared, std::get<Dropout>(layer), input, origin, what);
 }
 
-std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Pooling& pool, const Shape& from,
-                                               const ClTensor& output, const ClBuffer& places,
-                                               const std::string& what) {
-  return std::make_unique<ClFusedPooling>(shared, pool, from, output, places, what);
+std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Shape& from, const ClTensor& output,
+                                               const ClBuffer& places, const std::string& what) {
+  return std::make_unique<ClFusedPooling>(shared, from, output, places, what);
 }
 
 std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, const Activation& activation,

@@ -47,10 +47,10 @@ class ClNorm : public ClLayer {
 /// Returns a batch norm that reads `input`.
 std::unique_ptr<ClNorm> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, const NormSettings& settings,
                                            const ClTensor& input, const std::string& what);
-/// Returns the backward pass of a max pooling that the convolution has already applied, from maps of shape `from` to
-/// `output`. The convolution wrote `places`.
-std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Pooling& pool, const Shape& from,
-                                               const ClTensor& output, const ClBuffer& places, const std::string& what);
+/// Returns the backward pass of a max pooling of 2 x 2 elements that the convolution has already applied, from maps of shape
+/// `from` to `output`. The convolution wrote `places`.
+std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Shape& from, const ClTensor& output,
+                                               const ClBuffer& places, const std::string& what);
 /// Returns the backward pass of an activation that the convolution has already applied to `output`.
 std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, const Activation& activation,
                                                   const ClTensor& output, const std::string& what);

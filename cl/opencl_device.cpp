@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <thread>
-
 #include "cl/clblast.hpp"
 #include "cl/shard.hpp"
 #include "kernels/host/grouped.hpp"
-#include "kernels/host/on_host.hpp"
 
 namespace convoy {
 namespace {
@@ -29,10 +25,6 @@ class ClDevice : public Device {
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     const int groups = groups_in(spec);
     if (spec.stage.conv.groups > 1 && groups <= kMostParts) return compile_in_parts(*this, spec, false);
-    // Kernels for these would save the way of the maps to the host and back.
-    const bool on_host = spec.stage.kind == StageKind::group_norm || spec.stage.kind == StageKind::resize;
-    if (on_host)
-      return compile_on_host(*this, spec, std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
     return make_cl_shard(shared_, spec);
   }
   std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {

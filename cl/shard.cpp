@@ -189,7 +189,7 @@ void ClShard::make_layers() {
   if (fits && !choice_.forward && !by_grouped() && has_weights()) {
     maps_ = std::make_unique<ClTensor>(shared_, pooled_shape(*pool, convolved), what_ + "maps");
     places_ = shared_.context.allocate(maps_->shape().size() * sizeof(cl_int), what_ + "maps");
-    layers_.push_back(make_cl_fused_pooling(shared_, *pool, convolved, *maps_, places_, what_ + "maps"));
+    layers_.push_back(make_cl_fused_pooling(shared_, convolved, *maps_, places_, what_ + "maps"));
     ++next;
   } else {
     maps_ = std::make_unique<ClTensor>(shared_, convolved, what_ + "maps");

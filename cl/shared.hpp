@@ -51,6 +51,8 @@ struct ClShared {
   std::optional<NormKernels> norms;
   std::optional<ChannelKernels> channels;
   std::optional<DropoutKernels> dropouts;
+  std::optional<ResizeKernels> resizing;
+  std::map<bool, GroupNormKernels> group_norms;  ///< by GroupNorm::by_position
   std::map<int, ActivationKernels> activations;  ///< by code_of
   ClScratch column_scratch;
   ClScratch channel_scratch;
@@ -94,6 +96,15 @@ struct ClShared {
 
   const ActivationKernels& activation_kernels(int activation) {
     return activations.try_emplace(activation, context, activation).first->second;
+  }
+
+  const GroupNormKernels& group_norm_kernels(bool by_position) {
+    return group_norms.try_emplace(by_position, context, by_position).first->second;
+  }
+
+  const ResizeKernels& resize_kernels() {
+    if (!resizing) resizing.emplace(context);
+    return *resizing;
   }
 
   const NormKernels& norm_kernels() {

@@ -1,4 +1,5 @@
-// Stages without weights on an OpenCL device: the identity, a shuffle of channels and response norm.
+// Stages without weights on an OpenCL device: the identity, a shuffle of channels and response norm. Others have sources
+// of their own.
 
 #include "cl/convolution.hpp"
 
@@ -96,8 +97,12 @@ class ClResponseNorm : public ClConvolution {
 }  // namespace
 
 std::unique_ptr<ClConvolution> make_cl_weightless(ClShared& shared, const ShardSpec& spec) {
-  if (spec.stage.kind == StageKind::response_norm) return std::make_unique<ClResponseNorm>(shared, spec);
-  return std::make_unique<ClPassing>(shared, spec);
+  switch (spec.stage.kind) {
+    case StageKind::response_norm: return std::make_unique<ClResponseNorm>(shared, spec);
+    case StageKind::group_norm: return make_cl_group_norm(shared, spec);
+    case StageKind::resize: return make_cl_resizing(shared, spec);
+    default: return std::make_unique<ClPassing>(shared, spec);
+  }
 }
 
 }  // namespace convoy

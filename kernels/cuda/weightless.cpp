@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/cuda/convolution.hpp"
+#include "kernels/host/axis_tables.hpp"
 
 namespace convoy {
 namespace {
@@ -136,34 +137,16 @@ class NormalisingGroups : public Weightless {
 };
 
 /// The tables of a ResizedAxis.
-class AxisTables {
+class AxisOnGpu {
  public:
-  AxisTables(cuda::Gpu& gpu, Resizing::Mode mode, const Resizing::Axis& axis, int extent)
-      : extent_(extent), result_(axis.extent) {
-    const std::vector<Between> all = elements_of(mode, axis, extent);
-    std::vector<int> first;
-    std::vector<int> second;
-    std::vector<float> weight;
-    std::vector<int> begin(static_cast<std::size_t>(extent), 0);
-    std::vector<int> end(static_cast<std::size_t>(extent), 0);
-    for (const Between& each : all) {
-      const int made = static_cast<int>(first.size());
-      first.push_back(each.first);
-      second.push_back(each.second);
-      weight.push_back(static_cast<float>(each.weight));
-      for (const int at : {each.first, each.second}) {
-        if (at < 0) continue;
-        int& behind = end[static_cast<std::size_t>(at)];
-        if (behind == 0) begin[static_cast<std::size_t>(at)] = made;
-        behind = made + 1;
-      }
-    }
-    first_ = on_gpu(gpu, first);
-    second_ = on_gpu(gpu, second);
-    weight_ = on_gpu(gpu, weight);
-    begin_ = on_gpu(gpu, begin);
-    end_ = on_gpu(gpu, end);
-  }
+  AxisOnGpu(cuda::Gpu& gpu, const AxisTables& tables)
+      : extent_(static_cast<int>(tables.begin.size())),
+        result_(static_cast<int>(tables.first.size())),
+        first_(on_gpu(gpu, tables.first)),
+        second_(on_gpu(gpu, tables.second)),
+        weight_(on_gpu(gpu, tables.weight)),
+        begin_(on_gpu(gpu, tables.begin)),
+        end_(on_gpu(gpu, tables.end)) {}
 
   cuda::ResizedAxis axis() const {
     return {extent_, result_, first_.data(), second_.data(), weight_.data(), begin_.data(), end_.data()};
@@ -190,8 +173,8 @@ class ResizingMaps : public Weightless {
  public:
   ResizingMaps(cuda::Gpu& gpu, const ShardSpec& spec)
       : Weightless(gpu, spec),
-        rows_(gpu, spec.stage.resizing.mode, spec.stage.resizing.rows, spec.stage.height),
-        columns_(gpu, spec.stage.resizing.mode, spec.stage.resizing.columns, spec.stage.width),
+        rows_(gpu, {spec.stage.resizing.mode, spec.stage.resizing.rows, spec.stage.height}),
+        columns_(gpu, {spec.stage.resizing.mode, spec.stage.resizing.columns, spec.stage.width}),
         of_{.channels = spec.stage.channels,
             .first = spec.filters.first,
             .count = spec.filters.count,
@@ -207,8 +190,8 @@ class ResizingMaps : public Weightless {
   }
 
  private:
-  AxisTables rows_;
-  AxisTables columns_;
+  AxisOnGpu rows_;
+  AxisOnGpu columns_;
   cuda::ResizedMaps of_;
 };
 

@@ -41,7 +41,7 @@ std::string place_of(const ImportOptions& options) {
 
 void import_model(const ImportOptions& options, const std::string& out) {
   expect_free(out + ".yaml", options.force);
-  const ImportedNet model = import_onnx(options.model, fs::path(out).filename().string());
+  const ImportedNet model = import_onnx(options.model, fs::path(out).filename().string(), options.outputs);
   for (const NamedTensor& tensor : model.tensors) require_valid(options.model, tensor.name, tensor.values);
   std::string yaml = model.yaml;
   const Net net = parse_net(yaml, out + ".yaml", options.set);

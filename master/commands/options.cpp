@@ -308,6 +308,11 @@ void define(CLI::App& command, ImportOptions& options) {
   add_set_option(command, options.set);
   command.add_option("--names", options.names, "YAML map from each layer to the module that holds its weights")
       ->needs(net);
+  command
+      .add_option("--output", options.outputs,
+                  "an output of the ONNX model to import, the main one first; repeatable (default: all outputs)")
+      ->excludes(net)
+      ->allow_extra_args(false);
   command.add_option(
       "--out", options.out,
       "path of the files to write, without .yaml and .safetensors (default: the model's name, in this folder)");

@@ -160,12 +160,13 @@ struct PredictOptions {
 };
 
 struct ImportOptions {
-  std::string model;             ///< ONNX file, or safetensors file of weights
-  std::string net;               ///< net file for a file of weights
-  std::vector<std::string> set;  ///< overrides of fields of that net file, or of the net of the ONNX file
-  std::string names;             ///< file of module names; if empty, modules are named like layers
-  std::string out;               ///< path without .yaml and .safetensors; if empty, the model's name
-  bool force = false;            ///< whether to overwrite files
+  std::string model;                 ///< ONNX file, or safetensors file of weights
+  std::string net;                   ///< net file for a file of weights
+  std::vector<std::string> set;      ///< overrides of fields of that net file, or of the net of the ONNX file
+  std::string names;                 ///< file of module names; if empty, modules are named like layers
+  std::vector<std::string> outputs;  ///< outputs of the ONNX model to import; if empty, all
+  std::string out;                   ///< path without .yaml and .safetensors; if empty, the model's name
+  bool force = false;                ///< whether to overwrite files
 };
 
 struct ExportOptions {

@@ -32,7 +32,11 @@ YAML::Node load(const std::string& text, const std::string& what) {
     // YAML takes a word that begins with * for the name of something else in the file.
     const char* const hint =
         text.find('*') == std::string::npos ? "" : "; a pattern that begins with * needs double quotes";
-    fail("{}:{}: the text is not YAML; check brackets, quotes and indentation there{}", what, error.mark.line + 1,
+    // The parser notices a missing bracket only at the next token, which mostly is on the next line.
+    const bool open = error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW || error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW;
+    fail("{}:{}: the text is not YAML; {}{}", what, error.mark.line + 1,
+         open ? "a bracket or a comma is missing here or at the end of the line before"
+              : "check brackets, quotes and indentation there",
          hint);
   }
 }

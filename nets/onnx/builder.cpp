@@ -223,7 +223,12 @@ void Builder::change(const Value& of, const std::vector<float>& by,
   }
 }
 
-void Builder::end(const Value& last) { add("loss", "softmax_cross_entropy", {last}, {1, 1, 1}); }
+void Builder::end(const std::vector<Value>& outputs) {
+  // The last loss of a net file is the main one.
+  for (std::size_t i = outputs.size(); i-- > 0;) {
+    add(i == 0 ? "loss" : "side_loss", "softmax_cross_entropy", {outputs[i]}, {1, 1, 1});
+  }
+}
 
 std::string Builder::yaml() const {
   std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}}}\nlayers:\n", name_,

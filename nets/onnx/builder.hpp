@@ -29,7 +29,8 @@ struct Value {
   Padded padded{};                   ///< not in `dims`
   std::vector<int> transposed_from;  ///< for a list flattened from (rows, columns, channels): these extents
   bool bare = false;                 ///< the output of a layer with weights, into which a factor or term can be folded
-  bool ended = false;                ///< the output of a softmax
+  bool ended = false;                ///< the output of a softmax, or its logarithm
+  bool logarithm = false;            ///< the latter
   bool positive = false;             ///< no element is below 0
   int shuffle = 0;                   ///< the groups of channels of a Transpose whose Reshape will shuffle them
 
@@ -95,8 +96,8 @@ class Builder {
   /// all.
   void change(const Value& of, const std::vector<float>& by,
               const std::function<void(float& weight, float& bias, float by)>& how);
-  /// Adds the loss.
-  void end(const Value& last);
+  /// Adds a loss for each value, the main one for the first.
+  void end(const std::vector<Value>& outputs);
 
   std::string yaml() const;
   std::vector<NamedTensor> tensors() const;

@@ -266,7 +266,8 @@ class Exporter : onnx_file::ActivationWriter {
         if (by_extents) {
           return write_resize(layer.name, {inputs[0], "", "", sizes_of(layer.name, inputs[0], layer.output)}, one);
         }
-        const std::array<float, 2> scales{scale_of(by.rows, in.height), scale_of(by.columns, in.width)};
+        const std::array<float, 2> scales{scale_of(by.mode, by.rows, in.height),
+                                          scale_of(by.mode, by.columns, in.width)};
         return write_resize(layer.name, {inputs[0], "", scales_of(layer.name, scales)}, one);
       }
     }
@@ -289,11 +290,26 @@ class Exporter : onnx_file::ActivationWriter {
     return std::abs(axis.step * axis.extent - from) < 1e-9 * from;
   }
   /// A scale whose product with the extent is not below the axis' extent, be it computed in single or double precision.
-  static float scale_of(const Resizing::Axis& axis, int from) {
+  static float scale_of(Resizing::Mode mode, const Resizing::Axis& axis, int from) {
+    const auto is_too_small = [&](float scale) {
+      return std::floor(static_cast<double>(from) * static_cast<double>(scale)) < axis.extent;
+    };
     auto scale = static_cast<float>(1.0 / axis.step);
-    while (std::floor(static_cast<double>(from) * static_cast<double>(scale)) < axis.extent)
-      scale = std::nextafter(scale, 2.0F * scale);
+    while (is_too_small(scale)) scale = std::nextafter(scale, 2.0F * scale);
+    if (mode != Resizing::Mode::nearest || axis.start != 0.0) return scale;
+    // onnxruntime divides places by the scale in single precision; a quotient just below an element would be rounded down.
+    float smaller = scale;
+    for (int i = 0; i < 8 && !is_too_small(smaller); ++i, smaller = std::nextafter(smaller, 0.0F)) {
+      if (takes_the_elements(smaller, axis, from)) return smaller;
+    }
     return scale;
+  }
+  /// Whether places divided by the scale and rounded down are the elements of the axis.
+  static bool takes_the_elements(float scale, const Resizing::Axis& axis, int from) {
+    float place = 0.0F;
+    return std::ranges::all_of(elements_of(Resizing::Mode::nearest, axis, from), [&](const Between& element) {
+      return std::min(static_cast<int>(place++ / scale), from - 1) == element.first;
+    });
   }
   std::string scales_of(const std::string& name, const std::array<float, 2>& by) {
     onnx::TensorProto& scales = constant(name + ".scales", onnx::TensorProto::FLOAT);

@@ -244,8 +244,7 @@ Constant Folder::expanded(const Node&, const Inputs& inputs) {
   return walked(from, dims, broadcast_strides(from.dims, dims), 0);
 }
 
-Constant Folder::sliced(const Node& node, const Inputs& inputs) {
-  const Constant& from = input_of(inputs, 0);
+std::vector<SlicedAxis> sliced_axes(const Node& node, const Inputs& inputs, std::size_t rank) {
   const auto list = [&](std::size_t index, const char* attribute, Extents otherwise) {
     if (index < inputs.size() && inputs[index] != nullptr) return integers_of(inputs, index);
     return inputs.size() > 1 ? otherwise : integers(node, attribute, std::move(otherwise));
@@ -259,30 +258,39 @@ Constant Folder::sliced(const Node& node, const Inputs& inputs) {
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
     refuse("starts, ends, axes and steps have different lengths");
   }
+  std::vector<SlicedAxis> all;
+  std::vector<bool> cut(rank, false);
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(axis_of(axes[i], rank));
+    if (steps[i] == 0 || cut[axis]) refuse("it cuts axis {} twice, or by steps of 0", axis);
+    cut[axis] = true;
+    all.push_back({axis, starts[i], ends[i], steps[i]});
+  }
+  return all;
+}
+
+Constant Folder::sliced(const Node& node, const Inputs& inputs) {
+  const Constant& from = input_of(inputs, 0);
   Extents dims = from.dims;
   Extents strides = strides_of(from.dims);
   std::int64_t first = 0;
-  std::vector<bool> cut(dims.size(), false);
-  for (std::size_t i = 0; i < starts.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(axis_of(axes[i], dims.size()));
-    const std::int64_t extent = dims[axis];
-    const std::int64_t step = std::clamp(steps[i], -(std::int64_t{1} << 31), std::int64_t{1} << 31);
-    if (step == 0 || cut[axis]) refuse("it cuts axis {} twice, or by steps of 0", axis);
-    if (starts[i] == kBatch || ends[i] == kBatch || steps[i] == kBatch) {
+  for (const SlicedAxis& cut : sliced_axes(node, inputs, dims.size())) {
+    if (cut.start == kBatch || cut.end == kBatch || cut.step == kBatch) {
       refuse("it cuts a constant by the number of images");
     }
-    cut[axis] = true;
+    const std::int64_t extent = dims[cut.axis];
     if (extent == 0) continue;
+    const std::int64_t step = std::clamp(cut.step, -(std::int64_t{1} << 31), std::int64_t{1} << 31);
     const auto within = [&](std::int64_t place, std::int64_t low, std::int64_t high) {
       return std::clamp(place < 0 ? place + extent : place, low, high);
     };
-    const std::int64_t start = step > 0 ? within(starts[i], 0, extent) : within(starts[i], 0, extent - 1);
-    const std::int64_t end = step > 0 ? within(ends[i], 0, extent) : within(ends[i], -1, extent - 1);
+    const std::int64_t start = step > 0 ? within(cut.start, 0, extent) : within(cut.start, 0, extent - 1);
+    const std::int64_t end = step > 0 ? within(cut.end, 0, extent) : within(cut.end, -1, extent - 1);
     const std::int64_t span = step > 0 ? end - start : start - end;
     const std::int64_t by = step > 0 ? step : -step;
-    dims[axis] = span <= 0 ? 0 : (span + by - 1) / by;
-    first += dims[axis] == 0 ? 0 : start * strides[axis];
-    strides[axis] *= dims[axis] > 1 ? step : 0;
+    dims[cut.axis] = span <= 0 ? 0 : (span + by - 1) / by;
+    first += dims[cut.axis] == 0 ? 0 : start * strides[cut.axis];
+    strides[cut.axis] *= dims[cut.axis] > 1 ? step : 0;
   }
   return walked(from, std::move(dims), strides, first);
 }

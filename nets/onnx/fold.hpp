@@ -87,6 +87,16 @@ Extents broadcast_strides(const Extents& dims, const Extents& to);
 /// The extents to which both broadcast.
 Extents broadcast(const Extents& a, const Extents& b);
 
+/// The elements that a Slice takes of one axis: from `start` on up to `end`, by steps of `step`, as the node gives the numbers.
+struct SlicedAxis {
+  std::size_t axis;
+  std::int64_t start;
+  std::int64_t end;
+  std::int64_t step;  ///< not 0
+};
+/// The axes that a Slice of `rank` extents cuts, each once. Throws Refused.
+std::vector<SlicedAxis> sliced_axes(const Node& node, const Inputs& inputs, std::size_t rank);
+
 /// Calls `visit` with the places in all inputs of each element of an output of the extents `dims`, in its order.
 template <std::size_t inputs, class Visit>
 void walk(const Extents& dims, const std::array<Extents, inputs>& strides, std::array<std::int64_t, inputs> places,

@@ -36,10 +36,46 @@ void take_input(const onnx::GraphProto& from, const std::string& file, Graph& gr
   }
 }
 
+/// "logits (Nx10)"; an extent that is not fixed is shown by its name.
+std::string shown_output(const onnx::ValueInfoProto& output) {
+  std::string extents;
+  for (const auto& extent : output.type().tensor_type().shape().dim()) {
+    const std::string one = extent.has_dim_value() ? std::to_string(extent.dim_value()) : extent.dim_param();
+    extents += (extents.empty() ? "" : "x") + (one.empty() ? "?" : one);
+  }
+  return extents.empty() ? output.name() : fmt::format("{} ({})", output.name(), extents);
+}
+
+void take_outputs(const onnx::GraphProto& from, const std::vector<std::string>& wanted, const std::string& file,
+                  Graph& graph) {
+  constexpr int kShown = 20;
+  std::set<std::string> names;
+  for (int i = 0; i < from.output_size(); ++i) {
+    const std::string& name = from.output(i).name();
+    if (!names.insert(name).second) fail("{}: the model has two outputs of the name {}", file, name);
+    if (wanted.empty()) graph.outputs.push_back(name);
+    if (i < kShown) graph.all_outputs += (i > 0 ? ", " : "") + shown_output(from.output(i));
+  }
+  if (names.empty()) fail("{}: the model has no output; expected one, for the classes", file);
+  if (from.output_size() > kShown) graph.all_outputs += fmt::format(" and {} more", from.output_size() - kShown);
+  for (const std::string& name : wanted) {
+    if (!names.contains(name)) {
+      fail("{}: the model has no output {}; choose among {}", file, name, graph.all_outputs);
+    }
+    if (std::ranges::count(wanted, name) > 1) fail("{}: output {} is to be imported twice; name it once", file, name);
+    graph.outputs.push_back(name);
+  }
+  constexpr std::size_t kMost = 100;
+  if (graph.outputs.size() > kMost) {
+    fail("{}: the model has {} outputs, but a net at most {} losses; choose outputs with --output NAME: {}", file,
+         graph.outputs.size(), kMost, graph.all_outputs);
+  }
+}
+
 }  // namespace
 
-std::vector<Node> needed(std::vector<Node> nodes, const std::string& output) {
-  std::set<std::string> wanted{output};
+std::vector<Node> needed(std::vector<Node> nodes, const std::vector<std::string>& outputs) {
+  std::set<std::string> wanted(outputs.begin(), outputs.end());
   std::vector<bool> keep(nodes.size(), false);
   for (std::size_t i = nodes.size(); i-- > 0;) {
     keep[i] = std::ranges::any_of(nodes[i].outputs, [&](const std::string& name) { return wanted.contains(name); });
@@ -52,7 +88,8 @@ std::vector<Node> needed(std::vector<Node> nodes, const std::string& output) {
   return kept;
 }
 
-Graph read_graph(const std::string& bytes, const std::string& file, const std::string& folder) {
+Graph read_graph(const std::string& bytes, const std::string& file, const std::string& folder,
+                 const std::vector<std::string>& outputs) {
   onnx::ModelProto model;
   if (!model.ParseFromString(bytes)) fail("{}: the file is not an ONNX model", file);
   TensorReader tensors(file, folder);
@@ -71,10 +108,8 @@ Graph read_graph(const std::string& bytes, const std::string& file, const std::s
     }
   }
   take_input(from, file, graph);
-  if (from.output_size() != 1)
-    fail("{}: the model has {} outputs; expected one, for the classes", file, from.output_size());
-  graph.output = from.output(0).name();
-  graph.nodes = needed(read_nodes(model, tensors, file), graph.output);
+  take_outputs(from, outputs, file, graph);
+  graph.nodes = needed(read_nodes(model, tensors, file), graph.outputs);
   return graph;
 }
 

@@ -49,15 +49,16 @@ struct Node {
 struct Graph {
   std::int64_t opset = 0;
   std::string input;
-  std::int64_t batch = kBatch;  ///< the number of images, if the model fixes it
-  std::vector<int> input_dims;  ///< extents of the input without the batch
-  std::string output;
+  std::int64_t batch = kBatch;       ///< the number of images, if the model fixes it
+  std::vector<int> input_dims;       ///< extents of the input without the batch
+  std::vector<std::string> outputs;  ///< the outputs to import, the main one first
+  std::string all_outputs;           ///< the names of the model's outputs and their shapes, for messages
   std::map<std::string, Constant> constants;
-  std::vector<Node> nodes;  ///< the nodes that the output depends on, in topological order; functions are inlined
+  std::vector<Node> nodes;  ///< the nodes that the outputs depend on, in topological order; functions are inlined
 };
 
-/// The nodes that the output depends on, in their order.
-std::vector<Node> needed(std::vector<Node> nodes, const std::string& output);
+/// The nodes that the outputs depend on, in their order.
+std::vector<Node> needed(std::vector<Node> nodes, const std::vector<std::string>& outputs);
 
 /// Says why a node is refused. The importer catches it and goes on with the other nodes.
 struct Refused {
@@ -80,8 +81,9 @@ std::vector<std::int64_t> integers(const Node& node, const std::string& attribut
 std::string text(const Node& node, const std::string& attribute, const std::string& otherwise);
 
 /// Parses a model, or a file with one tensor. `file` is the name that errors give. Tensors in other files are read from
-/// the folder `folder`; if it is empty, they are refused. Throws Error.
-Graph read_graph(const std::string& bytes, const std::string& file, const std::string& folder);
+/// the folder `folder`; if it is empty, they are refused. `outputs` are the outputs to import; empty: all. Throws Error.
+Graph read_graph(const std::string& bytes, const std::string& file, const std::string& folder,
+                 const std::vector<std::string>& outputs);
 Constant read_tensor(const std::string& bytes, const std::string& file);
 
 }  // namespace convoy::onnx_file

@@ -17,31 +17,67 @@ Importer::Importer(Graph graph, std::string file, const std::string& name)
   for (const Node& node : graph_.nodes) {
     for (const std::string& input : node.inputs) ++readers_[input];
   }
-  ++readers_[graph_.output];
+  for (const std::string& output : graph_.outputs) ++readers_[output];
   values_[graph_.input] = {.layer = "input", .dims = graph_.input_dims, .transposed_from = {}};
 }
 
 ImportedNet Importer::run() {
   for (const Node& node : graph_.nodes) take(node);
-  if (!refused_.empty()) fail("{}: {}", file_, list_of_refused(refused_, graph_.nodes.size()));
-  const auto last = values_.find(graph_.output);
-  if (last == values_.end()) {
-    fail("{}: no node computes the model's output {} from the images", file_, graph_.output);
+  if (!refused_.empty()) {
+    const bool several = graph_.outputs.size() > 1;
+    fail("{}: {}{}", file_, list_of_refused(refused_, graph_.nodes.size()),
+         several ? fmt::format("\n{}", choice_of_outputs()) : "");
   }
-  const Value& value = last->second;
-  if (value.layer == "input") fail("{}: the model's output is its input", file_);
-  if (value.padded.any() || value.shuffle > 0 || !value.transposed_from.empty() ||
-      (value.channels_last && !value.is_point())) {
-    fail("{}: the model's output {} has the maps of layer {} in another form; expected one number for each class",
-         file_, graph_.output, value.layer);
+  std::vector<Value> ends;
+  for (const std::string& output : graph_.outputs) {
+    const Value end = end_of(output);
+    if (!ends.empty() && end.size() != ends[0].size()) {
+      fail(
+          "{}: all losses of a net compare with the same classes, but output {} has {} numbers, and output {} has {}. "
+          "{}",
+          file_, graph_.outputs[0], ends[0].size(), output, end.size(), choice_of_outputs());
+    }
+    // Some models return the numbers and their softmax.
+    const bool again = std::ranges::any_of(ends, [&](const Value& other) { return other.layer == end.layer; });
+    if (!again) ends.push_back(end);
   }
-  builder_.end(value);
+  imported_.softmax = ends[0].ended && !ends[0].logarithm;
+  builder_.end(ends);
+  if (ends.size() > 1) {
+    imported_.notices.push_back(
+        fmt::format("the main loss reads output {}, and {} reads another output with the weight 1; --set "
+                    "side_loss.weight=0.3 changes a weight",
+                    graph_.outputs[0], ends.size() == 2 ? "side_loss" : "each side loss"));
+  }
+  if (batch_statistics_) {
+    imported_.notices.emplace_back(
+        "the model is in its form for training; outside training, Convoy's batch norms use the running averages");
+  }
   imported_.yaml = builder_.yaml();
   imported_.tensors = builder_.tensors();
   const Net net = parse_net(imported_.yaml, file_ + " as a net");
   cut(net);  // refuses what no stage or head can do
   imported_.yaml = to_yaml(net);
   return std::move(imported_);
+}
+
+std::string Importer::choice_of_outputs() const {
+  return fmt::format("The model has the outputs {}; --output NAME imports one of them.", graph_.all_outputs);
+}
+
+Value Importer::end_of(const std::string& output) const {
+  const auto last = values_.find(output);
+  if (last == values_.end()) {
+    fail("{}: no node computes the model's output {} from the images", file_, output);
+  }
+  const Value& value = last->second;
+  if (value.layer == "input") fail("{}: the model's output {} is its input", file_, output);
+  if (value.padded.any() || value.shuffle > 0 || !value.transposed_from.empty() ||
+      (value.channels_last && !value.is_point())) {
+    fail("{}: the model's output {} has the maps of layer {} in another form; expected one number for each class",
+         file_, output, value.layer);
+  }
+  return value;
 }
 
 void Importer::take(const Node& node) {
@@ -313,19 +349,20 @@ std::string bytes_of_file(const std::string& file) {
 }
 
 ImportedNet imported_from(const std::string& bytes, const std::string& file, const std::string& folder,
-                          const std::string& name) {
-  return onnx_file::Importer(onnx_file::read_graph(bytes, file, folder), file, name).run();
+                          const std::string& name, const std::vector<std::string>& outputs) {
+  return onnx_file::Importer(onnx_file::read_graph(bytes, file, folder, outputs), file, name).run();
 }
 
 }  // namespace
 
-ImportedNet parse_onnx(const std::string& bytes, const std::string& file, const std::string& name) {
-  return imported_from(bytes, file, "", name);
+ImportedNet parse_onnx(const std::string& bytes, const std::string& file, const std::string& name,
+                       const std::vector<std::string>& outputs) {
+  return imported_from(bytes, file, "", name, outputs);
 }
 
-ImportedNet import_onnx(const std::string& file, const std::string& name) {
+ImportedNet import_onnx(const std::string& file, const std::string& name, const std::vector<std::string>& outputs) {
   const std::string folder = std::filesystem::path(file).parent_path().string();
-  return imported_from(bytes_of_file(file), file, folder.empty() ? "." : folder, name);
+  return imported_from(bytes_of_file(file), file, folder.empty() ? "." : folder, name, outputs);
 }
 
 NamedTensor read_onnx_tensor(const std::string& file) {

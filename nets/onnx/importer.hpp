@@ -39,6 +39,11 @@ class Importer {
   ImportedNet run();
 
  private:
+  /// The value of one of the model's outputs. Throws Error where it is no list of numbers in the order of the model.
+  Value end_of(const std::string& output) const;
+  /// The sentence that lists the model's outputs and says how to take one.
+  std::string choice_of_outputs() const;
+
   // ---- the parts of a node -----------------------------------------------------------------------------------------
 
   static bool has(const Node& node, std::size_t input);
@@ -168,6 +173,7 @@ class Importer {
   ImportedNet imported_;
   std::map<std::string, int> readers_;
   std::map<std::string, Value> values_;
+  bool batch_statistics_ = false;       ///< a batch norm normalises by the batch, as in training
   std::set<std::string> unknown_;       ///< outputs of refused nodes, and of nodes that read them
   std::set<std::string> not_computed_;  ///< outputs beyond the first of nodes that are imported
   std::vector<std::pair<Node, std::string>> refused_;

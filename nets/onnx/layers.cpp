@@ -22,7 +22,8 @@ void Importer::activation(const Node& node) {
 
 void Importer::batch_norm(const Node& node) {
   const Value from = value(node, 0);
-  if (number(node, "training_mode", 0) != 0) refuse("training_mode is set; export the model for inference");
+  // Before opset 14, a node with further outputs normalises by the batch.
+  if (graph_.opset < 14 ? node.outputs.size() > 1 : number(node, "training_mode", 0) != 0) batch_statistics_ = true;
   if (number(node, "spatial", 1) != 1) refuse("spatial is 0; expected statistics for each channel");
   std::vector<std::vector<float>> lists;
   for (std::size_t i = 1; i < 5; ++i) {
@@ -79,7 +80,7 @@ void Importer::softmax(const Node& node) {
            shown(extents_of(last)));
   }
   last.ended = true;
-  imported_.softmax = node.type == "Softmax";
+  last.logarithm = node.type == "LogSoftmax";
   values_[node.outputs[0]] = last;
 }
 

@@ -13,15 +13,17 @@ struct ImportedNet {
   std::string yaml;                  ///< net file, already checked by parse_net
   std::vector<NamedTensor> tensors;  ///< weights, named as in the net's safetensors files
   bool channels_last = false;        ///< the model's input is (rows, columns, channels), unlike the net's
-  bool softmax = false;              ///< the model ends with a softmax; the net's outputs are the softmax's inputs
+  bool softmax = false;  ///< the main output is that of a softmax; the net's outputs are the softmax's inputs
   std::vector<std::string> notices;  ///< sentences for the user
 };
 
 /// Imports a model of opset 7 to 28 of ONNX's own domain; the net gets the name `name`. Tensors may be in other files
-/// of the model's folder. Throws Error naming the file, and all nodes and operators that a net cannot represent.
-ImportedNet import_onnx(const std::string& file, const std::string& name);
+/// of the model's folder. The net has a loss for each of the model's outputs, or for each of `outputs` if there are any; the
+/// first is the main one. Throws Error naming the file, and all nodes and operators that a net cannot represent.
+ImportedNet import_onnx(const std::string& file, const std::string& name, const std::vector<std::string>& outputs = {});
 /// Imports a model from memory, with all its tensors. `file` is the name that errors give.
-ImportedNet parse_onnx(const std::string& bytes, const std::string& file, const std::string& name);
+ImportedNet parse_onnx(const std::string& bytes, const std::string& file, const std::string& name,
+                       const std::vector<std::string>& outputs = {});
 
 /// Exports a net as an ONNX model of opset 13 with a free batch size. `tensors` are its weights, named as in
 /// safetensors files. The model's output is the input of the main loss; side heads are left out. Throws Error if a

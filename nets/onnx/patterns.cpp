@@ -30,7 +30,7 @@ class Joiner {
       if (node.type == "Gather") any = join_strided(node) || any;
       if (node.type == "Mul") any = join_product(node) || join_gelu(node) || any;
     }
-    if (any) graph_.nodes = needed(std::move(graph_.nodes), graph_.output);
+    if (any) graph_.nodes = needed(std::move(graph_.nodes), graph_.outputs);
   }
 
  private:

@@ -217,41 +217,30 @@ void Importer::pad(const Node& node) {
 void Importer::slice(const Node& node) {
   const Value from = value(node, 0);
   const Extents extents = extents_of(from);
-  const bool inputs = has(node, 1);
-  const auto list = [&](std::size_t input, const char* attribute, const Extents& otherwise) {
-    if (has(node, input)) return constant(node, input, attribute).integers;
-    return inputs ? otherwise : integers(node, attribute, otherwise);
-  };
-  const Extents starts = list(1, "starts", {});
-  const Extents ends = list(2, "ends", {});
-  Extents in_order(starts.size());
-  std::iota(in_order.begin(), in_order.end(), 0);
-  const Extents axes = list(3, "axes", in_order);
-  const Extents steps = list(4, "steps", Extents(starts.size(), 1));
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
-    refuse("starts, ends, axes and steps have different lengths");
+  for (const auto& [input, what] : {std::pair{1, "starts"}, {2, "ends"}, {3, "axes"}, {4, "steps"}}) {
+    const auto index = static_cast<std::size_t>(input);
+    if (has(node, index)) constant(node, index, what);  // refuses numbers that depend on the images
   }
   std::vector<int> strides{1, 1};
   std::optional<FilterRange> channels;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const std::int64_t axis = axis_of(axes[i], extents.size());
-    const std::int64_t extent = extents[static_cast<std::size_t>(axis)];
-    if (axis == 1 && steps[i] == 1 && extents.size() == 4 && !from.channels_last && !channels) {
+  for (const auto& [axis, start, end, step] : sliced_axes(node, constants_of(node), extents.size())) {
+    const std::int64_t extent = extents[axis];
+    if (axis == 1 && step == 1 && extents.size() == 4 && !from.channels_last) {
       const auto place = [&](std::int64_t at) {
         return std::clamp(at < 0 ? at + extent : at, std::int64_t{0}, extent);
       };
-      channels = {static_cast<int>(place(starts[i])), static_cast<int>(place(ends[i]) - place(starts[i]))};
-      if (channels->count < 1) refuse("it takes no channels: {} to {} of {}", starts[i], ends[i], extent);
+      channels = {static_cast<int>(place(start)), static_cast<int>(place(end) - place(start))};
+      if (channels->count < 1) refuse("it takes no channels: {} to {} of {}", start, end, extent);
       continue;
     }
-    const bool whole = (starts[i] == 0 || starts[i] == -extent) && ends[i] >= extent && steps[i] >= 1;
-    if (!whole || (steps[i] != 1 && (axis < 2 || extents.size() != 4))) {
+    const bool whole = (start == 0 || start == -extent) && end >= extent && step >= 1;
+    if (!whole || (step != 1 && (axis < 2 || extents.size() != 4))) {
       refuse(
           "it takes {} to {} by {} of axis {} of {}; expected all rows and columns, every n-th of them, or a run of "
           "channels",
-          starts[i], ends[i], steps[i], axes[i], shown(extents));
+          start, end, step, axis, shown(extents));
     }
-    if (axis > 1 && steps[i] > 1) strides[static_cast<std::size_t>(axis) - 2] = narrow({steps[i]})[0];
+    if (axis > 1 && step > 1) strides[axis - 2] = narrow({step})[0];
   }
   const bool all = !channels || *channels == FilterRange{0, from.dims[0]};
   if (strides == std::vector<int>{1, 1} && all) {

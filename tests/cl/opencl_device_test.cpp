@@ -52,7 +52,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpenClAsGpu,
                                          stage_case("Stride3"), stage_case("MaxPoolOverlapping"),
                                          stage_case("AveragePoolOverlapping"), stage_case("DropoutThenPool"),
                                          stage_case("ChannelsOfAShard"), stage_case("ResponseNormOfAShard"),
-                                         stage_case("ShuffleOfAShard"), stage_case("ShardWithGate")),
+                                         stage_case("ShuffleOfAShard"), stage_case("ShardWithGate"),
+                                         stage_case("GroupNormOfPartsOfGroups"), stage_case("LayerNormOfAShard"),
+                                         stage_case("BilinearUneven"), stage_case("SpreadOfAShard"),
+                                         stage_case("DilatedMaxPool"), stage_case("ShardWithSpatialDropout")),
                          [](const auto& info) { return info.param.name; });
 
 /// Tests the kernels that read maps and weights as images.

@@ -9,6 +9,7 @@
 #include "core/random.hpp"
 #include "nets/graph/net.hpp"
 #include "tests/cl/usable_device.hpp"
+#include "tests/support/graph_net.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/stage_cases.hpp"
 #include "tests/support/tensors.hpp"
@@ -184,23 +185,27 @@ void train_step(LocalTrunk& trunk, const Images& images, int step) {
   trunk.update({.learning_rate = 0.01F});
 }
 
-TEST_P(OpenClMaps, StayOnTheDeviceInAStep) {
-  const std::vector<Stage> stages = cut(parse_net(kJoins, "joins.yaml")).trunk;
+void expect_maps_stay(Device& device, const char* net) {
+  const std::vector<Stage> stages = cut(parse_net(net, "net.yaml")).trunk;
   const Images images = noise_images(input_shape(stages[0], 4), 3, 1);
-  LocalTrunk trunk(stages, images.shape(), *device_);
+  LocalTrunk trunk(stages, images.shape(), device);
   train_step(trunk, images, 1);
-  device_->finish();
-  const ClCounts before = counts_of(*device_);
+  device.finish();
+  const ClCounts before = counts_of(device);
   train_step(trunk, images, 2);
   trunk.settle();
-  device_->finish();
-  const ClCounts after = counts_of(*device_);
+  device.finish();
+  const ClCounts after = counts_of(device);
   const std::size_t outputs = trunk.output(0).size() * sizeof(float);
   EXPECT_EQ(after.bytes_written - before.bytes_written, images.shape().size() * sizeof(float) + outputs)
       << "the images and the gradient with respect to the outputs";
   // The outputs, and for each stage a number that says whether its weights are finite.
   EXPECT_LE(after.bytes_read - before.bytes_read, outputs + stages.size() * 2 * sizeof(float));
   EXPECT_EQ(after.built + after.loaded, before.built + before.loaded) << "programs are compiled before the first step";
+}
+
+TEST_P(OpenClMaps, StayOnTheDeviceInAStep) {
+  for (const char* net : {kJoins, kNormsNet, kSizesNet}) expect_maps_stay(*device_, net);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, OpenClMaps, testing::Values(0, 1),

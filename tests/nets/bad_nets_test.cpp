@@ -196,6 +196,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadNet{"Empty", "!", {"t.yaml:1"}}, BadNet{"List", "!- a\n- b\n", {"t.yaml:1", "name, input, layers"}},
         BadNet{"Syntax", "!name: test\ninput: {channels: 3\nlayers: ]\n", {"t.yaml:3", "YAML"}},
+        BadNet{"OpenBracket",
+               "!name: test\ninput: {channels: 3\nlayers: []\n",
+               {"t.yaml:3", "a bracket or a comma is missing here or at the end of the line before"}},
         BadNet{"NoInput", "name: x\nlayers:\n  - {name: a, type: relu}\n", {"input is missing"}},
         BadNet{"NoLayers", "name: x\ninput: {channels: 1, height: 1, width: 1}\n", {"layers is missing"}},
         BadNet{

@@ -1,6 +1,7 @@
 // Tests imports of dilated convolutions and maps of other sizes: values against loops in this file, and refusals.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "tests/nets/made_maps.hpp"
@@ -304,6 +305,33 @@ INSTANTIATE_TEST_SUITE_P(
                             },
                             "node2 (Resize): its mode is cubic"}),
     refusal_name);
+
+/// onnxruntime divides places by the scale in single precision. Of 1 / 0.6, rounding would make the fourth element 4.
+TEST(OnnxExport, GivesResizedMapsScalesByWhichDivisionFindsTheElements) {
+  for (const auto& [numerator, denominator, extent] : {std::array{5, 3, 19}, {10, 7, 22}, {10, 3, 9}, {25, 11, 14}}) {
+    const Net net = parse_net(fmt::format("name: n\ninput: {{channels: 1, height: 32, width: 32}}\nlayers:\n"
+                                          "  - {{name: c, type: conv, filters: 1, kernel: 1, bias: false}}\n"
+                                          "  - {{name: r, type: resize, size: {0}, step: {1}, start: 0}}\n"
+                                          "  - {{name: g, type: global_average_pool}}\n"
+                                          "  - {{name: d, type: dense, units: 2}}\n"
+                                          "  - {{name: l, type: softmax_cross_entropy}}\n",
+                                          extent, static_cast<double>(numerator) / denominator),
+                              "resized.yaml");
+    onnx::ModelProto model;
+    ASSERT_TRUE(model.ParseFromString(to_onnx(
+        net, {{"c.weight", {1, 1, 1, 1}, {1.0F}}, {"d.weight", {2, 1}, {1.0F, 2.0F}}, {"d.bias", {2}, {0, 0}}})));
+    float scale = 0.0F;
+    for (const auto& each : model.graph().initializer()) {
+      if (each.name() == "r.scales") scale = each.float_data(2);
+    }
+    ASSERT_GT(scale, 0.0F);
+    EXPECT_EQ(static_cast<int>(32.0F * scale), extent);
+    for (int i = 0; i < extent; ++i) {
+      EXPECT_EQ(static_cast<int>(static_cast<float>(i) / scale), i * numerator / denominator)
+          << i << " by " << numerator;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace convoy

@@ -300,7 +300,8 @@ INSTANTIATE_TEST_SUITE_P(
                    m.model.mutable_graph()->mutable_initializer(0)->set_data_location(onnx::TensorProto::EXTERNAL);
                  },
                  "its data in another file"},
-        BadModel{"TwoOutputs", [](SmallModel& m) { m.model.mutable_graph()->add_output(); }, "2 outputs"},
+        BadModel{"OutputWithoutAName", [](SmallModel& m) { m.model.mutable_graph()->add_output(); },
+                 "no node computes the model's output"},
         BadModel{"NoOutput", [](SmallModel& m) { m.last = "nothing"; }, "no node computes the model's output"},
         BadModel{"OpenExtents",
                  [](SmallModel& m) {
