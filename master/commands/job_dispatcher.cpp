@@ -128,9 +128,10 @@ void JobDispatcher::begin(JobToDo& job, JobMachine& machine, double seconds) {
                       .command_line = parts_.command_line,
                       .data = job.data,
                       .line = machines_.line_to(machine),
-                      .keys = machines_.keys()};
+                      .keys = machines_.keys(),
+                      .work = job.work};
   std::error_code ignored;
-  parts.options.resume = std::filesystem::exists(parts.options.out + "/config.yaml", ignored);
+  parts.options.resume = !job.work && std::filesystem::exists(parts.options.out + "/config.yaml", ignored);
   job.running = true;
   machine.job = &job;
   machine.left = seconds;
