@@ -54,13 +54,28 @@ double length_of(std::size_t job, const std::vector<double>& seconds, const Plac
   return seconds.empty() ? kNeverFree : *std::ranges::min_element(seconds);
 }
 
-PlacedJob on_one(std::size_t job, const std::vector<double>& seconds, const Placing& placing) {
+/// The time of a machine that waits until the other machines of its group are free.
+struct Wait {
+  std::size_t machine = 0;
+  double from = 0.0;
+  double to = 0.0;
+};
+
+/// The placing of a job on one machine: after its other jobs, or in a wait that is long enough, which becomes shorter.
+PlacedJob on_one(std::size_t job, const std::vector<double>& seconds, const Placing& placing,
+                 std::vector<Wait>& waits) {
   PlacedJob best{.job = job, .to = kNeverFree};
-  for (std::size_t machine = 0; machine < placing.busy.size(); ++machine) {
-    const double from = placing.busy[machine];
+  Wait* within = nullptr;
+  const auto offer = [&](std::size_t machine, double from, Wait* wait) {
     const double to = from + seconds[machine];
-    if (to < best.to) best = {.job = job, .machine = machine, .from = from, .to = to};
-  }
+    if (to >= best.to || (wait != nullptr && to > wait->to)) return;
+    best = {.job = job, .machine = machine, .from = from, .to = to};
+    within = wait;
+  };
+  for (std::size_t machine = 0; machine < placing.busy.size(); ++machine)
+    offer(machine, placing.busy[machine], nullptr);
+  for (Wait& each : waits) offer(each.machine, each.from, &each);
+  if (within != nullptr) within->from = best.to;
   return best;
 }
 
@@ -88,14 +103,20 @@ std::vector<PlacedJob> place_longest_first(const std::vector<std::vector<double>
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t job) { return lengths[job]; });
   std::vector<PlacedJob> placed;
+  std::vector<Wait> waits;
   for (const std::size_t job : order) {
     const Machines joins = joining(seconds[job], placing);
     const std::size_t count = group_of(job, joins, placing);
     PlacedJob best =
-        count > 1 ? on_group(job, seconds[job], placing, joins, count) : on_one(job, seconds[job], placing);
+        count > 1 ? on_group(job, seconds[job], placing, joins, count) : on_one(job, seconds[job], placing, waits);
     if (!std::isfinite(best.to)) continue;
-    placing.busy[best.machine] = best.to;
-    for (const std::size_t each : best.others) placing.busy[each] = best.to;
+    const auto take = [&](std::size_t machine) {
+      double& busy = placing.busy[machine];
+      if (busy < best.from) waits.push_back({.machine = machine, .from = busy, .to = best.from});
+      busy = std::max(busy, best.to);
+    };
+    take(best.machine);
+    for (const std::size_t each : best.others) take(each);
     placed.push_back(std::move(best));
   }
   return placed;

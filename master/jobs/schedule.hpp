@@ -25,11 +25,12 @@ struct Placing {
 /// Places jobs on machines that do one job at a time: the longest job first, each on the machine that ends it first (longest
 /// processing time, Graham, SIAM J. Appl. Math. 1969; for machines of different speeds Gonzalez, Ibarra and Sahni, SIAM J.
 /// Comput. 1977). `seconds[job][machine]` is infinite where a machine cannot take a job; the length of a job is its time on
-/// its fastest machine. Jobs that no machine can take are left out. The placed jobs of a machine follow one another in the result,
-/// the first of them first. Equal times go to the job and to the machine with the smaller number.
+/// its fastest machine. Jobs that no machine can take are left out. Equal times go to the job and to the machine with the smaller
+/// number.
 /// A job that wants a group gets as many machines that can join as it wants, or all of them if there are fewer, and waits until all
 /// of its machines are free. The time of a group is that of machines whose speeds add up. Of machines that are free at the same
-/// time, the group has the fastest.
+/// time, the group has the fastest. A machine that waits for others of its group does shorter jobs meanwhile that end before the group
+/// begins (backfilling: Lifka, The ANL/IBM SP Scheduling System, 1995).
 std::vector<PlacedJob> place_longest_first(const std::vector<std::vector<double>>& seconds, Placing placing);
 /// The same without groups; see Placing::busy.
 std::vector<PlacedJob> longest_first(const std::vector<std::vector<double>>& seconds, std::vector<double> busy);
