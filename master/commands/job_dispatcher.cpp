@@ -97,6 +97,7 @@ void JobDispatcher::place() {
   constexpr double kAtLeast = 1e-3;  // so that a machine that is about to end its job is not free yet
   auto& machines = machines_.all();
   Placing placing;
+  placing.slowdowns = machines_.slowdowns();
   for (const JobMachine& machine : machines) {
     placing.busy.push_back(machine.busy()              ? std::max(machine.seconds_left(), kAtLeast)
                            : machines_.usable(machine) ? 0.0

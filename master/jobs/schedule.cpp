@@ -14,11 +14,12 @@ constexpr double kNeverFree = std::numeric_limits<double>::infinity();
 
 using Machines = std::vector<std::size_t>;
 
-/// The time of a job on machines whose speeds add up.
-double together(const std::vector<double>& seconds, const Machines& machines) {
+/// The time of a job on a group.
+double together(const std::vector<double>& seconds, const Machines& machines, const Placing& placing) {
   double speed = 0.0;
   for (const std::size_t each : machines) speed += 1.0 / seconds[each];
-  return 1.0 / speed;
+  const auto slowdown = placing.slowdowns.find(machines.size());
+  return (slowdown == placing.slowdowns.end() ? 1.0 : slowdown->second) / speed;
 }
 
 /// The `count` fastest of some machines for a job.
@@ -49,7 +50,7 @@ std::size_t group_of(std::size_t job, const Machines& joins, const Placing& plac
 double length_of(std::size_t job, const std::vector<double>& seconds, const Placing& placing) {
   const Machines joins = joining(seconds, placing);
   if (const std::size_t count = group_of(job, joins, placing); count > 1) {
-    return together(seconds, fastest(seconds, joins, count));
+    return together(seconds, fastest(seconds, joins, count), placing);
   }
   return seconds.empty() ? kNeverFree : *std::ranges::min_element(seconds);
 }
@@ -86,7 +87,7 @@ PlacedJob on_group(std::size_t job, const std::vector<double>& seconds, const Pl
     const Machines group = fastest(seconds, {joins.begin(), joins.begin() + static_cast<std::ptrdiff_t>(free)}, count);
     double from = 0.0;
     for (const std::size_t each : group) from = std::max(from, placing.busy[each]);
-    const double to = from + together(seconds, group);
+    const double to = from + together(seconds, group, placing);
     if (to < best.to) {
       best = {.job = job, .machine = group[0], .from = from, .to = to, .others = {group.begin() + 1, group.end()}};
     }

@@ -149,6 +149,25 @@ TEST(Groups, HaveTheSummedSpeedOfTheirMachines) {
   EXPECT_TRUE(placed[1].others.empty());
 }
 
+TEST(Groups, AreSlowerByTheirMessages) {
+  const Times times = times_of({12, 3}, {1, 2, 3});
+  const Placing placing{
+      .busy = {0, 0, 0}, .joins = {true, true, true}, .groups = {2, 1}, .slowdowns = {{2, 2.5}, {3, 9.0}}};
+  const auto placed = place_longest_first(times, placing);
+  EXPECT_DOUBLE_EQ(placed[0].to, 2.5 * 12.0 / 5.0);
+  EXPECT_DOUBLE_EQ(placed[1].to, 3.0);
+  // A job that is the longest for its messages comes first.
+  EXPECT_EQ(place_longest_first(times_of({6, 4}, {1, 1}), {.busy = {0, 0}, .joins = {true, true}, .groups = {2, 1}})
+                .front()
+                .job,
+            1U);
+  EXPECT_EQ(place_longest_first(times_of({6, 4}, {1, 1}),
+                                {.busy = {0, 0}, .joins = {true, true}, .groups = {2, 1}, .slowdowns = {{2, 2.0}}})
+                .front()
+                .job,
+            0U);
+}
+
 TEST(Groups, WaitForAllOfTheirMachinesOrTakeThoseThatAreFree) {
   const auto place = [](double until) {
     return place_longest_first(times_of({12}, {1, 2, 4}),

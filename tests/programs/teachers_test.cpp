@@ -143,6 +143,13 @@ TEST_F(Ensembles, TeachFromImagesWithoutClasses) {
   std::vector<std::string> split = taught;
   split.insert(split.end(), {"--val-split", "0.2"});
   EXPECT_THAT(refused("bare", split), HasSubstr("leave out --val-split"));
+  std::ofstream(folder("space.yaml")) << "net: " << kSource << "/nets/glyphs.yaml\ndata: bare\ntrials: 1\n"
+                                      << "parameters: {conv1.filters: {integer: [2, 8]}}\n";
+  std::ofstream(folder("jobs.yaml")) << "net: " << kSource << "/nets/glyphs.yaml\ndata: bare\n"
+                                     << "set: {dense2.units: 2}\njobs: [{name: a}]\n";
+  EXPECT_THAT(fails({"search", folder("space.yaml"), "--set", "dense2.units=2", "--batch", "5"}),
+              HasSubstr("have no classes"));
+  EXPECT_THAT(fails({"jobs", folder("jobs.yaml")}), AllOf(HasSubstr("job a: "), HasSubstr("have no classes")));
   EXPECT_THAT(refused("loose", taught), HasSubstr("its images are in no folders of classes"));
 }
 
