@@ -161,6 +161,7 @@ TEST_F(Ensembles, TeachReplicasAndNetsOnSlaves) {
   std::vector<std::string> over = student;
   over.insert(over.end(), {"--slaves", "1", "--shares", "1", "--listen", endpoint_, "--insecure"});
   train("over", over);
+  EXPECT_THAT(bytes("over/events.jsonl"), HasSubstr(folder("a") + " begins on ")) << "the helper or this machine";
   EXPECT_EQ(bytes("over/teacher-outputs.safetensors"), bytes("alone/teacher-outputs.safetensors"));
   const std::vector<float> expected = values_of(folder("alone/weights.safetensors"));
   const std::vector<float> found = values_of(folder("over/weights.safetensors"));
