@@ -63,6 +63,13 @@ DataSet open_data(const std::string& place, std::uint64_t seed, const FeatureSha
   }
   if (photographs) return read_image_folder(place, input, corrupt);
   if (beneath.size() == 1) return open_data(place + "/" + beneath.front(), seed, input, corrupt);
+  if (has_images(place)) {
+    fail(
+        "{}: its images are in no folders of classes; sort them into a folder for each class or, to train on them by a "
+        "teacher alone (training.teacher, and training.mix: 1), put them into {}/train, and images for the test into a "
+        "folder for each class in {}/test",
+        place, place, place);
+  }
   fail(
       "{}: the folder has no data set; expected CIFAR-10's data_batch_1.bin ... and test_batch.bin, MNIST's "
       "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (or .gz), "
@@ -86,6 +93,18 @@ void require_fits(const DataSet& data, const Net& net) {
     fail("{}: net {} has {} outputs, but data {} has {} classes; {}", place_of_outputs(net), net.name, net.classes,
          data.name, data.classes, change_of_outputs(net, data.classes));
   }
+}
+
+void require_labels(const DataSet& data, const Net& net) {
+  const Teaching& teaching = net.training.teaching;
+  if (data.labelled || (teaching.any() && teaching.mix == 1.0)) return;
+  fail(
+      "{}: the images of {}/train have no classes, so that only a teacher can say what they are, but {}; give {}--set "
+      "training.mix=1, or sort the images into a folder for each class",
+      net.file, data.name,
+      teaching.any() ? fmt::format("training.mix is {:g}, which leaves a part of the loss to labels", teaching.mix)
+                     : "the net has no training.teacher",
+      teaching.any() ? "" : "--set training.teacher=RUN and ");
 }
 
 }  // namespace convoy

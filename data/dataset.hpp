@@ -28,6 +28,7 @@ struct DataSet {
   ImageSet test;
   /// Images by which a run chooses its best epoch; if there are none, those of the test serve.
   ImageSet validation = {};
+  bool labelled = true;  ///< whether the training images have classes; without, their labels are 0 and mean nothing
   /// Sets how photographs are scaled (Net::resize).
   void set_resize(int resize) { training.resize = test.resize = validation.resize = resize; }
 };
@@ -48,6 +49,8 @@ void split_validation(DataSet& data, double fraction, std::uint64_t seed);
 
 /// Throws Error unless the images have the net's input shape and the net has an output for every class.
 void require_fits(const DataSet& data, const Net& net);
+/// Throws Error if the training images have no classes, unless the net learns from a teacher alone.
+void require_labels(const DataSet& data, const Net& net);
 
 // ---- the formats ---------------------------------------------------------------------------------------------------
 
@@ -58,12 +61,15 @@ DataSet read_cifar10(const std::string& folder);
 DataSet read_mnist(const std::string& folder);
 /// Reads a folder of JPEG, PNG and WebP files for each class, in the order of their names. The layout is FOLDER/CLASS/IMAGE,
 /// as in Caltech-101 and Caltech-256, where every fifth image of a class is for testing; or FOLDER/train/CLASS/IMAGE
-/// and FOLDER/test/CLASS/IMAGE. Images in FOLDER/val are for validation, or for testing if there is no folder `test`. Files of
+/// and FOLDER/test/CLASS/IMAGE. Images in FOLDER/val are for validation, or for testing if there is no folder `test`. If FOLDER/train
+/// has images and no folders of images, these have no classes, and the classes are those of the test. Files of
 /// other image formats are left out with a notice. Every photograph is decoded once, on all cores, to find damaged ones;
 /// `corrupt` says whether these are an Error or are left out with a notice.
 DataSet read_image_folder(const std::string& folder, const FeatureShape& input, Corrupt corrupt);
-/// Whether a folder contains folders with images, or a folder `train` that does.
+/// Whether a folder contains folders with images, or a folder `train` that does or that has images itself.
 bool has_image_folders(const std::string& folder);
+/// Whether a folder contains images itself.
+bool has_images(const std::string& folder);
 /// Draws ten classes of 28 x 28 grey glyphs with random position, slant, size, stroke, clutter and noise. The images
 /// are the same on every machine.
 DataSet draw_glyphs(std::uint64_t seed, int training_images = 6000, int test_images = 1000);

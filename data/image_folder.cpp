@@ -40,9 +40,20 @@ Classes classes_in(const fs::path& folder) {
   return classes;
 }
 
+/// The images that are in a folder itself.
+std::vector<std::string> images_in(const fs::path& folder) {
+  std::vector<std::string> images;
+  for (const fs::path& file : entries_of(folder)) {
+    std::error_code error;
+    if (is_image_file(file.string()) && !fs::is_directory(file, error)) images.push_back(file.string());
+  }
+  return images;
+}
+
 /// The images of a data set by their use.
 struct Uses {
   Classes training;
+  std::vector<std::string> unlabelled = {};  ///< images for training, if none has a class
   Classes validation;
   Classes test;
 };
@@ -56,6 +67,7 @@ Uses divided(const fs::path& folder) {
   if (!validates && !tests) {
     fail("{}: the folder has 'train' but neither 'test' nor 'val'; add one of them", folder.string());
   }
+  if (uses.training.empty()) uses.unlabelled = images_in(folder / "train");
   uses.test = classes_in(folder / (tests ? "test" : "val"));
   if (validates && tests) uses.validation = classes_in(folder / "val");
   return uses;
@@ -72,16 +84,19 @@ Uses divided_here(const fs::path& folder) {
   return uses;
 }
 
-/// Says how many files of formats that are not read a folder of class folders has.
-void count_unread(const fs::path& folder, std::vector<std::string>& notices) {
+/// Says how many files of formats that are not read a folder of class folders has, or a folder of images without classes.
+void count_unread(const fs::path& folder, bool classes, std::vector<std::string>& notices) {
   std::map<std::string, int> unread;
-  for (const fs::path& each : entries_of(folder)) {
-    std::error_code error;
-    if (!fs::is_directory(each, error)) continue;
-    for (const fs::path& file : entries_of(each)) {
+  const auto count = [&](const fs::path& within) {
+    for (const fs::path& file : entries_of(within)) {
       const std::string format = other_image_format(file.string());
       if (!format.empty()) ++unread[format];
     }
+  };
+  if (!classes) count(folder);
+  for (const fs::path& each : entries_of(folder)) {
+    std::error_code error;
+    if (classes && fs::is_directory(each, error)) count(each);
   }
   for (const auto& [format, count] : unread) {
     const char* build = format == "webp" ? ", or build Convoy with libwebp-dev" : "";
@@ -135,32 +150,43 @@ void check(ImageSet& set, Corrupt corrupt, std::vector<std::string>& notices) {
 bool has_image_folders(const std::string& folder) {
   const fs::path train = fs::path(folder) / "train";
   std::error_code error;
-  return !classes_in(fs::is_directory(train, error) ? train : fs::path(folder)).empty();
+  if (!fs::is_directory(train, error)) return !classes_in(folder).empty();
+  return !classes_in(train).empty() || !images_in(train).empty();
 }
+
+bool has_images(const std::string& folder) { return !images_in(folder).empty(); }
 
 DataSet read_image_folder(const std::string& folder, const FeatureShape& input, Corrupt corrupt) {
   const fs::path place(folder);
   std::error_code error;
   const bool apart = fs::is_directory(place / "train", error);
   const Uses uses = apart ? divided(place) : divided_here(place);
-  DataSet data{.name = folder, .classes = static_cast<int>(uses.training.size()), .training = {}, .test = {}};
-  if (uses.training.size() > kMostClasses)
-    fail("{}: the folder has {} classes; the limit is {}", folder, uses.training.size(), kMostClasses);
-  for (const auto& [name, files] : uses.training) data.class_names.push_back(name);
+  const bool labelled = uses.unlabelled.empty();
+  const Classes& classes = labelled ? uses.training : uses.test;
+  DataSet data{.name = folder, .classes = static_cast<int>(classes.size()), .training = {}, .test = {}};
+  if (classes.size() > kMostClasses)
+    fail("{}: the folder has {} classes; the limit is {}", folder, classes.size(), kMostClasses);
+  for (const auto& [name, files] : classes) data.class_names.push_back(name);
+  data.labelled = labelled;
   data.training = set_of(uses.training, data.class_names, input);
+  if (!labelled) {
+    data.training.files = uses.unlabelled;
+    data.training.labels.assign(uses.unlabelled.size(), 0);
+  }
   data.validation = set_of(uses.validation, data.class_names, input);
   data.test = set_of(uses.test, data.class_names, input);
   for (const Classes* others : {&uses.test, &uses.validation}) {
     for (const auto& [name, files] : *others) {
-      if (uses.training.contains(name)) continue;
-      fail("{}: class {} has a folder for {} but none for training", folder, name,
-           others == &uses.test ? "testing" : "validation");
+      if (classes.contains(name)) continue;
+      fail("{}: class {} has a folder for {} but none for {}", folder, name,
+           others == &uses.test ? "testing" : "validation", labelled ? "training" : "testing");
     }
   }
   for (const char* part : {"train", "val", "test"}) {
-    if (apart && fs::is_directory(place / part, error)) count_unread(place / part, data.notices);
+    if (!apart || !fs::is_directory(place / part, error)) continue;
+    count_unread(place / part, labelled || std::string_view(part) != "train", data.notices);
   }
-  if (!apart) count_unread(place, data.notices);
+  if (!apart) count_unread(place, true, data.notices);
   check(data.training, corrupt, data.notices);
   check(data.test, corrupt, data.notices);
   check(data.validation, corrupt, data.notices);

@@ -37,6 +37,12 @@ void split_validation(DataSet& data, double fraction, std::uint64_t seed) {
         "training",
         data.name);
   }
+  if (!data.labelled) {
+    fail(
+        "{}: the training images have no classes, so that none can be set aside to test a net on; leave out "
+        "--val-split, or add a folder val with a folder for each class",
+        data.name);
+  }
   std::set<int> chosen;
   for (int label = 0; label < data.classes; ++label) {
     std::vector<int> images;

@@ -8,10 +8,15 @@
 
 namespace convoy {
 
+void add_to_mean(std::span<const float> outputs, double temperature, std::size_t nets, std::span<float> mean) {
+  const auto share = static_cast<float>(nets);
+  const std::vector<float> soft = softmax_of(outputs, temperature);
+  for (std::size_t c = 0; c < soft.size(); ++c) mean[c] += soft[c] / share;
+}
+
 /// The probabilities of the first `count` images of a batch: (count, classes).
 Tensor Teacher::probabilities(const Images& images, int count) {
   Tensor mean(Shape{count, classes_}, 0.0F);
-  const auto share = static_cast<float>(voices_.size());
   for (const Voice& voice : voices_) {
     const Tensor& outputs = voice.learner->outputs({images.pixels, voice.scales});
     for (int n = 0; n < count; ++n) {
@@ -20,27 +25,10 @@ Tensor Teacher::probabilities(const Images& images, int count) {
         fail("training.teacher {}: its outputs for a training image are infinite or NaN; check its weights",
              voice.name);
       }
-      const std::vector<float> soft = softmax_of(row, teaching_.temperature);
-      const auto sum = mean.sample(n);
-      for (std::size_t c = 0; c < soft.size(); ++c) sum[c] += soft[c] / share;
+      add_to_mean(row, teaching_.temperature, voices_.size(), mean.sample(n));
     }
   }
   return mean;
-}
-
-bool Teacher::remember(const Batches& in_order, long images, const std::atomic<bool>& stop) {
-  Images batch = in_order.blank();
-  std::vector<int> labels;
-  remembered_.reserve(static_cast<std::size_t>(images) * static_cast<std::size_t>(classes_));
-  for (int i = 0; i < in_order.count(); ++i) {
-    if (stop) return false;
-    const int count = in_order.fill(0, i, batch, labels);
-    const Tensor found = probabilities(batch, count);
-    remembered_.insert(remembered_.end(), found.span().begin(), found.span().end());
-  }
-  invariant(remembered_.size() == static_cast<std::size_t>(images) * static_cast<std::size_t>(classes_),
-            "each image has its probabilities");
-  return true;
 }
 
 void Teacher::teach(const Batches& training, int epoch, int index, const Images& images, Labels& labels) {

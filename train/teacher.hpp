@@ -2,14 +2,18 @@
 // Network, 2015).
 #pragma once
 
-#include <atomic>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/batches.hpp"
 #include "train/learner.hpp"
 
 namespace convoy {
+
+/// Adds a net's softmax of outputs / temperature for an image to the mean over so many nets.
+void add_to_mean(std::span<const float> outputs, double temperature, std::size_t nets, std::span<float> mean);
 
 /// A teacher gives each image the mean of its nets' softmax of outputs / temperature.
 class Teacher {
@@ -23,10 +27,9 @@ class Teacher {
   Teacher(std::vector<Voice> voices, const Teaching& teaching, int classes)
       : voices_(std::move(voices)), teaching_(teaching), classes_(classes) {}
 
-  /// Computes the probabilities of all images of a set once, for training without augmentation. The images come in the order of
-  /// the set, so that a run that is resumed gets the same bits, whatever was left of its epoch. Returns false if `stop` was set
-  /// meanwhile. The learners are not needed any more. Throws Error naming a net whose outputs are not finite.
-  bool remember(const Batches& in_order, long images, const std::atomic<bool>& stop);
+  /// Takes the probabilities of all training images, (image, class), for training without augmentation. The learners are not needed
+  /// any more.
+  void remember(std::vector<float> probabilities) { remembered_ = std::move(probabilities); }
 
   /// Adds the probabilities of the batch `index` of an epoch of `training` to its labels: those that are remembered, or else what
   /// the nets compute from `images`. Throws Error naming a net whose outputs are not finite.

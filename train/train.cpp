@@ -39,28 +39,29 @@ BatchLoss finish_step(Learner& learner, bool clips, const std::function<UpdateSt
   return loss;
 }
 
+void EvaluationSum::add(const BatchLoss& loss, int count) {
+  sum_.sum += loss.sum;
+  sum_.correct += loss.correct;
+  result_.images += count;
+  result_.loss = sum_.sum / result_.images;
+  result_.accuracy = static_cast<double>(sum_.correct) / result_.images;
+  if (std::isfinite(result_.loss)) return;
+  throw Diverged(
+      fmt::format("the loss over test images {} to {} is {}: the net computes values that are infinite or NaN",
+                  result_.images - count + 1, result_.images, loss.sum / count));
+}
+
 Evaluation evaluate(Learner& learner, const Batches& batches, const AfterBatch& after_batch) {
   Images images = batches.blank();
   Labels labels;
-  BatchLoss sum;
-  Evaluation found;
+  EvaluationSum sum;
   for (int i = 0; i < batches.count(); ++i) {
     const int valid = batches.fill(0, i, images, labels.classes);
     const Tensor& outputs = learner.outputs(images);
-    const BatchLoss loss = learner.test_loss(labels, valid);
-    sum.sum += loss.sum;
-    sum.correct += loss.correct;
-    found.images += valid;
-    found.loss = sum.sum / found.images;
-    found.accuracy = static_cast<double>(sum.correct) / found.images;
-    if (!std::isfinite(found.loss)) {
-      throw Diverged(
-          fmt::format("the loss over test images {} to {} is {}: the net computes values that are infinite or NaN",
-                      found.images - valid + 1, found.images, loss.sum / valid));
-    }
-    if (after_batch && !after_batch(found, {outputs, labels.classes, valid})) break;
+    sum.add(learner.test_loss(labels, valid), valid);
+    if (after_batch && !after_batch(sum.result(), {outputs, labels.classes, valid})) break;
   }
-  return found;
+  return sum.result();
 }
 
 namespace {

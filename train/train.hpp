@@ -28,6 +28,17 @@ struct Evaluation {
   double accuracy = 0.0;  ///< fraction
   int images = 0;
 };
+/// The sum of the results of batches of a test, in their order.
+class EvaluationSum {
+ public:
+  /// Adds the loss over the `count` images of the next batch. Throws Diverged if it is not finite.
+  void add(const BatchLoss& loss, int count);
+  const Evaluation& result() const { return result_; }
+
+ private:
+  BatchLoss sum_;
+  Evaluation result_;
+};
 /// The results of one batch of a test.
 struct TestedBatch {
   const Tensor& outputs;  ///< (batch, classes)

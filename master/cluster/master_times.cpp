@@ -131,7 +131,8 @@ TrunkTimes time_trunk(const Cut& cut, int images, Device& device) {
     trunk.backward(gradients);
     device.finish();
     times.passes = std::min(times.passes, watch.restart());
-    trunk.update({.learning_rate = 0.0F});
+    // A net that only computes outputs has no moments, and is never updated.
+    if (cut.moments > 0) trunk.update({.learning_rate = 0.0F});
     device.finish();
     times.update = std::min(times.update, watch.seconds());
   }

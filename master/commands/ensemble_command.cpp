@@ -11,10 +11,10 @@
 #include "core/stop_signal.hpp"
 #include "core/text.hpp"
 #include "devices/paced_device.hpp"
-#include "master/cluster/cluster_learner.hpp"
 #include "master/commands/ensemble_member.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/options.hpp"
+#include "master/commands/passes_at_once.hpp"
 #include "master/commands/run_options.hpp"
 #include "master/report/predictions.hpp"
 #include "master/report/test_report.hpp"
@@ -73,19 +73,13 @@ void take_data_of_runs(const std::vector<EnsembleMember>& members, EnsembleOptio
   }
 }
 
-/// The machines and the learner that run a member.
-struct RunningMember {
-  std::unique_ptr<Cluster> cluster;
-  std::unique_ptr<ClusterLearner> learner;
-};
-
 struct MemberResult {
   std::string name;
   double accuracy = 0.0;
   double loss = 0.0;
 };
 
-/// One call of `convoy-master ensemble`. Members run one after another, each on all machines.
+/// One call of `convoy-master ensemble`.
 class EnsembleCommand {
  public:
   explicit EnsembleCommand(const EnsembleOptions& options)
@@ -102,15 +96,21 @@ class EnsembleCommand {
     open_images();
     const DataSet& data = data_.front().images;
     if (names_.empty()) names_ = data.class_names;
-    notice(observers_, fmt::format("testing {} members, one after another, on the {} test images of {}",
-                                   members_.size(), data.test.count(), options_.net.data));
+    notice(observers_, fmt::format("testing {} members, {}, on the {} test images of {}", members_.size(),
+                                   options_.in_turn ? "one after another" : "each on one machine", data.test.count(),
+                                   options_.net.data));
     EnsembleScores scores(options_.how, count(), data.test.count(), members_.front().net.classes);
+    std::vector<std::string> wrong(data.test.labels.size());
     std::vector<MemberResult> results;
-    for (const EnsembleMember& each : members_) {
-      const std::optional<MemberResult> result = test(each, scores);
-      if (!result) return kInterrupted;
-      results.push_back(*result);
-    }
+    const auto test_images = [&](const EnsembleMember& member) { return images_of_test(member.net); };
+    const bool whole = compute(test_images, "the member was tested", [&](const MemberPass& pass) {
+      const Evaluation found = pass.evaluation();
+      add(pass, scores, wrong);
+      results.push_back({.name = pass.member().name, .accuracy = found.accuracy, .loss = found.loss});
+      notice(observers_,
+             fmt::format("{}: accuracy {:.2f} %, loss {:.4f}", pass.member().name, 100.0 * found.accuracy, found.loss));
+    });
+    if (!whole) return kInterrupted;
     report(results, scores, data.test.labels);
     return kSuccess;
   }
@@ -119,10 +119,11 @@ class EnsembleCommand {
     for (const EnsembleMember& each : members_) expect_scales(each.net);
     const std::vector<std::string> files = image_files(options_.images);
     EnsembleScores scores(options_.how, count(), static_cast<long>(files.size()), members_.front().net.classes);
-    std::vector<std::string> wrong;
-    for (const EnsembleMember& each : members_) {
-      if (!predict(each, files, scores, wrong)) return kInterrupted;
-    }
+    std::vector<std::string> wrong(files.size());
+    const auto images = [&](const EnsembleMember& member) { return images_of_files(files, member.net); };
+    const bool whole =
+        compute(images, "all images are classified", [&](const MemberPass& pass) { add(pass, scores, wrong); });
+    if (!whole) return kInterrupted;
     const bool probabilities = options_.how == Combination::probabilities;
     const PredictionStyle style{.class_names = names_,
                                 .top = options_.top,
@@ -205,65 +206,57 @@ class EnsembleCommand {
     return found == data_.end() ? nullptr : &found->images;
   }
 
-  /// Returns nothing where somebody stops the program while it waits for slaves.
-  std::optional<RunningMember> assemble(const EnsembleMember& member) {
-    RunningMember running{
-        .cluster = Cluster::assemble(options_.cluster, options_.net, member.net, member.cut, observers_, stop_),
-        .learner = nullptr};
-    if (!running.cluster) return std::nullopt;
-    running.learner = std::make_unique<ClusterLearner>(*running.cluster, member.cut, member.net.training.batch);
-    running.learner->load({member.weights});
-    return running;
+  PassImages images_of_test(const Net& net) const {
+    const DataSet& data = *data_of(net);
+    const auto open = [&data, &net, seed = options_.net.seed]() -> FillBatch {
+      const auto batches =
+          std::make_shared<Batches>(data, Part::test, net.training.batch, seed, Augmentation{}, net.scales);
+      return [batches](int index, PassBatch& batch) {
+        if (batch.images.pixels.size() == 0) batch.images = batches->blank();
+        batch.count = batches->fill(0, index, batch.images, batch.labels);
+      };
+    };
+    return {.count = data.test.count(), .open = open, .what = "test image"};
   }
 
-  std::optional<MemberResult> test(const EnsembleMember& member, EnsembleScores& scores) {
-    const DataSet& data = *data_of(member.net);
-    const Batches batches(data, Part::test, member.net.training.batch, options_.net.seed, Augmentation{},
-                          member.net.scales);
-    std::optional<RunningMember> running = assemble(member);
-    if (!running) return std::nullopt;
-    long image = 0;
-    Evaluation found;
-    try {
-      found = evaluate(*running->learner, batches, [&](const Evaluation&, const TestedBatch& batch) {
-        for (int n = 0; n < batch.count; ++n, ++image) {
-          expect_finite_outputs(fmt::format("test image {}", image), batch.outputs.sample(n), member.name + "'s");
-          scores.add(image, batch.outputs.sample(n));
-        }
-        return !stop_;
-      });
-    } catch (const Diverged& diverged) {
-      fail("{}: {}; check that the weights belong to this net", member.name, diverged.what());
-    }
-    const bool whole = found.images == data.test.count();
-    running->cluster->dismiss(whole ? "the member was tested" : "the master was interrupted");
-    if (!whole) return std::nullopt;
-    notice(observers_,
-           fmt::format("{}: accuracy {:.2f} %, loss {:.4f}", member.name, 100.0 * found.accuracy, found.loss));
-    return MemberResult{.name = member.name, .accuracy = found.accuracy, .loss = found.loss};
-  }
-
-  /// `wrong` has a message for each file that the members before could not decode. Returns false if it was stopped.
-  bool predict(const EnsembleMember& member, const std::vector<std::string>& files, EnsembleScores& scores,
-               std::vector<std::string>& wrong) {
-    std::optional<RunningMember> running = assemble(member);
-    if (!running) return false;
-    wrong.resize(files.size());
-    const Net& net = member.net;
-    Images images{Pixels({net.training.batch, net.input.channels, net.input.height, net.input.width}), net.scales};
-    for (std::size_t first = 0; first < files.size() && !stop_;) {
-      const std::vector<std::string> faults = read_images(files, first, net, options_.net.corrupt, images.pixels);
-      const Tensor& outputs = running->learner->outputs(images);
-      for (std::size_t n = 0; n < faults.size(); ++n, ++first) {
-        if (!faults[n].empty()) wrong[first] = faults[n];
-        if (!wrong[first].empty()) continue;
-        const auto row = outputs.sample(static_cast<int>(n));
-        expect_finite_outputs(files[first], row, member.name + "'s");
-        scores.add(static_cast<long>(first), row);
+  PassImages images_of_files(const std::vector<std::string>& files, const Net& net) const {
+    const auto fill = [&files, &net, corrupt = options_.net.corrupt](int index, PassBatch& batch) {
+      const int images = net.training.batch;
+      if (batch.images.pixels.size() == 0) {
+        batch.images = {Pixels({images, net.input.channels, net.input.height, net.input.width}), net.scales};
       }
+      const std::size_t first = static_cast<std::size_t>(index) * static_cast<std::size_t>(images);
+      batch.wrong = read_images(files, first, net, corrupt, batch.images.pixels);
+      batch.count = static_cast<int>(batch.wrong.size());
+    };
+    return {.count = static_cast<long>(files.size()), .open = [fill] { return fill; }, .what = "", .files = files};
+  }
+
+  /// Computes the members' outputs for their images, and hands them to `done` in the order of the members. Returns false if it was
+  /// stopped.
+  bool compute(const std::function<PassImages(const EnsembleMember&)>& images_of, const std::string& end,
+               const std::function<void(const MemberPass&)>& done) {
+    if (options_.in_turn) {
+      for (const EnsembleMember& each : members_) {
+        MemberPass pass(each, images_of(each));
+        if (!run_pass(pass, options_.cluster, options_.net, observers_, stop_, end)) return false;
+        done(pass);
+      }
+      return true;
     }
-    running->cluster->dismiss(stop_ ? "the master was interrupted" : "all images are classified");
-    return !stop_;
+    std::deque<MemberPass> passes;
+    for (const EnsembleMember& each : members_) passes.emplace_back(each, images_of(each));
+    return PassesAtOnce(options_.cluster, options_.net, options_.master_jobs, observers_).run(passes, done, stop_);
+  }
+
+  /// Adds a member's outputs to the scores of all images that it and the members before could decode. `wrong` has a message for each
+  /// of the others.
+  static void add(const MemberPass& pass, EnsembleScores& scores, std::vector<std::string>& wrong) {
+    for (std::size_t i = 0; i < wrong.size(); ++i) {
+      const auto image = static_cast<long>(i);
+      if (!pass.wrong(image).empty()) wrong[i] = pass.wrong(image);
+      if (wrong[i].empty()) scores.add(image, pass.outputs(image));
+    }
   }
 
   /// The mean loss of the ensemble; nothing where its scores have none.

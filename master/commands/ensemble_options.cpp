@@ -1,9 +1,9 @@
 #include "cli/checks.hpp"
 #include "cli/command_line.hpp"
+#include "master/commands/jobs_options.hpp"
 #include "master/commands/options.hpp"
 
 namespace convoy {
-
 void define(CLI::App& command, EnsembleOptions& options) {
   command
       .add_option("members", options.members,
@@ -35,6 +35,10 @@ void define(CLI::App& command, EnsembleOptions& options) {
           "--vote", [&options] { options.how = Combination::votes; },
           "take the class that the most members choose; the mean of probabilities decides ties")
       ->excludes(mean);
+  command.add_flag("--in-turn", options.in_turn,
+                   "all slaves compute one member after another together; without, members are computed at the same "
+                   "time, each by one machine, unless an option such as --shares divides members among slaves");
+  define_master_jobs(command, options.master_jobs, "members, without --in-turn,");
   command.add_option("--top", options.top, "number of classes to print for each image")
       ->check(whole_number(1, 65536))
       ->capture_default_str()
@@ -44,6 +48,14 @@ void define(CLI::App& command, EnsembleOptions& options) {
     options.has_data = given("--data");
     options.has_corrupt = given("--corrupt");
     options.has_seed = given("--seed");
+    const char* shared = option_of_shared_nets(command);
+    if (given("--master-jobs") && (options.in_turn || options.cluster.slaves == 0 || shared != nullptr)) {
+      throw UsageError(fmt::format(
+          "--master-jobs needs --slaves N, and members that are each on one machine, which is not so {}; leave out one "
+          "of them",
+          options.cluster.slaves == 0 ? "without slaves" : fmt::format("with {}", shared ? shared : "--in-turn")));
+    }
+    options.in_turn = options.in_turn || options.cluster.slaves == 0 || shared != nullptr;
     if (options.members.size() == 1) {
       throw UsageError(fmt::format(
           "an ensemble needs at least two members, and {} is one; name more, or use `convoy-master test` and `predict`",

@@ -97,6 +97,7 @@ void JobDispatcher::place() {
   constexpr double kAtLeast = 1e-3;  // so that a machine that is about to end its job is not free yet
   auto& machines = machines_.all();
   Placing placing;
+  placing.slowdowns = machines_.slowdowns();
   for (const JobMachine& machine : machines) {
     placing.busy.push_back(machine.busy()              ? std::max(machine.seconds_left(), kAtLeast)
                            : machines_.usable(machine) ? 0.0
@@ -128,9 +129,10 @@ void JobDispatcher::begin(JobToDo& job, JobMachine& machine, double seconds) {
                       .command_line = parts_.command_line,
                       .data = job.data,
                       .line = machines_.line_to(machine),
-                      .keys = machines_.keys()};
+                      .keys = machines_.keys(),
+                      .work = job.work};
   std::error_code ignored;
-  parts.options.resume = std::filesystem::exists(parts.options.out + "/config.yaml", ignored);
+  parts.options.resume = !job.work && std::filesystem::exists(parts.options.out + "/config.yaml", ignored);
   job.running = true;
   machine.job = &job;
   machine.left = seconds;

@@ -159,7 +159,8 @@ void JobMachines::time(Timing& timing) const {
   try {
     // There is nothing to time where slaves have no part in any net.
     if (measure_.cut.trunk.empty()) fail("the net has no convolutions");
-    const TimedNet what{cluster_, net_, measure_.cut, measure_.net.training.batch, *timing.line, keys_};
+    const TimedNet what{cluster_,        net_,         measure_.cut, measure_.net.training.batch,
+                        measure_.groups, *timing.line, keys_};
     timing.times = time_machines(what, static_cast<int>(timing.names.size()), {}, timing.stop);
   } catch (const std::exception&) {
     timing.times = {};  // a slave was lost, or has no room for the net: see take_times()
@@ -210,6 +211,12 @@ void JobMachines::take_times() {
     }
   }
   watch_.timed(told);
+  for (const auto& [count, slowdown] : timing->times.slowdowns) {
+    slowdowns_[static_cast<std::size_t>(count)] = slowdown;
+    watch_.notice(fmt::format(
+        "a step of {} slaves together is predicted to take {:.2f} times as long as if their speeds added up", count,
+        slowdown));
+  }
 }
 
 }  // namespace convoy

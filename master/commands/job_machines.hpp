@@ -51,6 +51,7 @@ class JobMachines {
   struct Measure {
     Net net;
     Cut cut;
+    std::set<int> groups = {};  ///< numbers of slaves of the groups that jobs want
   };
   /// Listens for slaves if the options want any. This machine trains `master_jobs` jobs at the same time. `changed` is called in
   /// other threads when look() has something to do. All references must outlive the machines.
@@ -68,6 +69,8 @@ class JobMachines {
   void stop();
 
   std::deque<JobMachine>& all() { return machines_; }
+  /// See Placing::slowdowns.
+  const std::map<std::size_t, double>& slowdowns() const { return slowdowns_; }
   /// Whether a machine can have a job now, or when the job at hand has ended.
   bool usable(const JobMachine& machine) const;
   /// Notes that the machine was lost in a run. A slave that is lost again and again gets no job for some minutes.
@@ -109,6 +112,7 @@ class JobMachines {
   std::set<std::string> told_;  ///< of refusals
   bool settled_ = false;
   std::deque<JobMachine> machines_;
+  std::map<std::size_t, double> slowdowns_;
   std::unique_ptr<Timing> timing_;
 };
 

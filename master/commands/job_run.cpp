@@ -118,6 +118,10 @@ JobRunEnd JobRun::train() {
     TrainingRun::Parts parts{.observers = {}, .data = parts_.data, .curves = false, .stop = &stop_};
     if (parts_.line) parts.door = {.network = parts_.line.get(), .keys = parts_.keys};
     parts.observers.push_back(std::make_unique<Watcher>(*this));
+    if (parts_.work) {
+      ready_ = true;
+      return end_of(parts_.work(parts_.options, std::move(parts)));
+    }
     TrainingRun run(parts_.options, parts_.command_line, std::move(parts));
     ready_ = true;
     return end_of(run.run_rung());

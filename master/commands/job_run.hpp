@@ -23,6 +23,11 @@ namespace convoy {
 /// be the fastest, among those in which slaves compute.
 TrainOptions options_on(TrainOptions job, int batch, std::size_t slaves);
 
+/// What a job does on its machine if it does not train a net. The options are those of options_on(). As a training run does, it comes
+/// through the door of `parts`, tells the observers of its first step, its plans and its steps, and ends when *parts.stop is set.
+/// Nothing but the machine may fail it before its first step.
+using JobWork = std::function<RungEnd(const TrainOptions& options, TrainingRun::Parts parts)>;
+
 /// What has happened in a run since it was last asked.
 struct JobNews {
   std::vector<std::string> notices;
@@ -57,6 +62,7 @@ class JobRun {
     std::shared_ptr<const DataSet> data;
     std::unique_ptr<wire::Switchboard::Line> line;  ///< of the slaves that train; null for the master
     std::shared_ptr<KeyRing> keys;
+    JobWork work = {};  ///< empty to train
   };
   /// Begins. `changed` is called in the run's thread when there is something to learn.
   JobRun(Parts parts, std::function<void()> changed);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "data/dataset.hpp"
+#include "master/commands/job_run.hpp"
 #include "master/commands/options.hpp"
 #include "train/observer.hpp"
 
@@ -18,7 +19,8 @@ struct JobToDo {
   std::string name;      ///< the job's name in texts for people
   TrainOptions options;  ///< the options of a training without slaves
   Net net;
-  std::shared_ptr<const DataSet> data;  ///< the images; null if the job had finished before
+  std::shared_ptr<const DataSet> data;  ///< the images of a training; null if the job had finished before
+  JobWork work = {};                    ///< empty for a training
   double operations = 0.0;              ///< operations of a step
   long steps = 0;                       ///< steps of the whole job
   int machines = 1;                     ///< number of slaves that train the job together

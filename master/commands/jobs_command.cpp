@@ -77,7 +77,11 @@ class JobsCommand : private JobDispatcher::Owner {
   JobMachines::Measure measure() const {
     const auto worth = [](const JobToDo& job) { return std::pair(job.has_trunk, job.operations); };
     const JobToDo& job = *std::ranges::max_element(jobs_, {}, worth);
-    return {.net = job.net, .cut = cut(job.net)};
+    JobMachines::Measure measure{.net = job.net, .cut = cut(job.net)};
+    for (const JobToDo& each : jobs_) {
+      if (each.machines > 1) measure.groups.insert(each.machines);
+    }
+    return measure;
   }
 
   void on_leave(JobToDo&, const JobPart& part) override {

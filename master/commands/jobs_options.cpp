@@ -14,6 +14,11 @@
 namespace convoy {
 namespace {
 
+constexpr std::array kOfSharedNets{"--least-slaves", "--master-share", "--memory",       "--shares",
+                                   "--wire",         "--exchange",     "--layout",       "--plan",
+                                   "--micro-batch",  "--verify",       "--objective",    "--idle-off",
+                                   "--power-from",   "--meter",        "--switch-watts", "--assume-watts"};
+
 void resume_jobs(CLI::App& command, JobsOptions& options, const std::string& folder) {
   if (!options.file.empty()) {
     throw UsageError(
@@ -33,10 +38,11 @@ void resume_jobs(CLI::App& command, JobsOptions& options, const std::string& fol
 
 void define_master_jobs(CLI::App& command, int& master_jobs, const std::string& what) {
   command
-      .add_option("--master-jobs", master_jobs,
-                  fmt::format("number of {} that this machine trains at the same time, each with an equal share of its "
-                              "threads; 0: none",
-                              what))
+      .add_option(
+          "--master-jobs", master_jobs,
+          fmt::format("number of {} that this machine works on at the same time, each with an equal share of its "
+                      "threads; 0: none",
+                      what))
       ->check(whole_number(0, 64))
       ->capture_default_str();
 }
@@ -65,6 +71,14 @@ void define(CLI::App& command, JobsOptions& options) {
     }
     options.train.given = options_given(command);
   });
+}
+
+const char* option_of_shared_nets(const CLI::App& command) {
+  for (const char* name : kOfSharedNets) {
+    const CLI::Option* option = command.get_option_no_throw(name);
+    if (option != nullptr && option->count() > 0) return name;
+  }
+  return nullptr;
 }
 
 void write_jobs_options(const std::string& folder, const RunOptions& given) {

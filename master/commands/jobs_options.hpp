@@ -12,8 +12,12 @@ namespace convoy {
 inline constexpr const char* kListOfJobs = "jobs.yaml";
 inline constexpr const char* kOptionsOfJobs = "options.json";
 
-/// Defines --master-jobs: the number of `what`, such as "jobs", that this machine trains at the same time.
+/// Defines --master-jobs: the number of `what`, such as "jobs", that this machine works on at the same time.
 void define_master_jobs(CLI::App& command, int& master_jobs, const std::string& what);
+
+/// Returns the first option given to a command that has no meaning if each net is computed by one machine, or would make values
+/// depend on the machine; null if there is none.
+const char* option_of_shared_nets(const CLI::App& command);
 
 /// Writes options.json. Throws Error.
 void write_jobs_options(const std::string& folder, const RunOptions& given);

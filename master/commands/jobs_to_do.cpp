@@ -69,6 +69,7 @@ void expect_group(const JobsOptions& options, const JobToDo& job) {
 
 void expect_trains(const JobToDo& job) {
   require_fits(*job.data, job.net);
+  require_labels(*job.data, job.net);
   const int images = job.data->training.count();
   if (job.net.training.batch > images) {
     fail("training.batch is {}, but {} has only {} training images; give a smaller batch", job.net.training.batch,

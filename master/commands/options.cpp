@@ -154,9 +154,9 @@ namespace {
 constexpr const char* kNoFolder = "true";
 
 /// The options that need slaves.
-constexpr std::array kForSlaves{"least-slaves", "listen",    "insecure", "keys",      "master-share", "memory",
-                                "shares",       "wire",      "exchange", "layout",    "micro-batch",  "plan",
-                                "verify",       "objective", "idle-off", "power-from"};
+constexpr std::array kForSlaves{"least-slaves", "listen",    "insecure", "keys",       "master-share", "memory",
+                                "shares",       "wire",      "exchange", "layout",     "micro-batch",  "plan",
+                                "verify",       "objective", "idle-off", "power-from", "in-turn"};
 
 }  // namespace
 

@@ -186,6 +186,8 @@ struct EnsembleOptions {
   std::string out;                  ///< ONNX file to write instead; may be empty
   bool force = false;               ///< whether to overwrite it
   int top = 5;                      ///< number of classes to print for each image
+  bool in_turn = false;             ///< whether all machines together compute one member after another
+  int master_jobs = 1;              ///< otherwise, the number of members that the master computes at the same time
   // Whether the command line gives them; otherwise those of the members' runs are taken.
   bool has_data = false;
   bool has_corrupt = false;

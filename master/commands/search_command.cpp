@@ -104,6 +104,8 @@ class SearchCommand {
         net_(checked_net(options, train_, space_)) {
     open_images(net_);
     require_fits(*data_, net_);
+    // Trials may differ in these fields; each trial is refused by itself then.
+    if (!space_.has("training.teacher") && !space_.has("training.mix")) require_labels(*data_, net_);
     expect_batches_fit();
     ladder_ = ladder_of(space_, static_cast<long>(net_.training.epochs) * data_->training.count());
     output_ = make_search_output(train_.net.format == "json", space_, ladder_);

@@ -26,20 +26,13 @@ constexpr std::size_t kLongestFixed = 256;
 constexpr std::array kOfTheTrials{"--set",    "--data", "--corrupt",   "--seed",   "--batch",
                                   "--epochs", "--out",  "--val-split", "--at-once"};
 
-/// Options that have no meaning for trials on one machine each, or would make their results depend on the machine.
-constexpr std::array kOfSharedTrials{"--least-slaves", "--master-share", "--memory",       "--shares",
-                                     "--wire",         "--exchange",     "--layout",       "--plan",
-                                     "--micro-batch",  "--verify",       "--objective",    "--idle-off",
-                                     "--power-from",   "--meter",        "--switch-watts", "--assume-watts"};
-
 void expect_at_once(const CLI::App& command, const SearchOptions& options) {
   if (options.at_once == 1) {
     if (command.get_option("--master-jobs")->count() == 0) return;
     throw UsageError(
         "--master-jobs needs --at-once N, with N from 2 on; with one trial at a time all machines share it");
   }
-  for (const char* name : kOfSharedTrials) {
-    if (command.get_option(name)->count() == 0) continue;
+  if (const char* name = option_of_shared_nets(command)) {
     throw UsageError(fmt::format(
         "{} cannot be combined with --at-once {}, because each trial is trained by one machine; leave out one of them",
         name, options.at_once));

@@ -3,10 +3,15 @@
 #include <fmt/ranges.h>
 
 #include <cstring>
+#include <deque>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "devices/paced_device.hpp"
+#include "master/commands/passes_at_once.hpp"
+#include "master/commands/teacher_file.hpp"
+#include "master/report/run_folder.hpp"
 #include "nets/graph/net.hpp"
 
 namespace convoy {
@@ -106,34 +111,108 @@ std::string Teachers::fingerprint() const {
   return fmt::format("teacher-weights: {:016x}\n", sum);
 }
 
-bool Teachers::begin(const DataSet& data, const Observers& observers, const std::atomic<bool>& stop) {
+/// The scales with which a teacher was trained; those of the net to train if nothing says them.
+const std::vector<ChannelScale>& Teachers::scales_for(const EnsembleMember& teacher) const {
+  return teacher.net.scales.empty() ? student_.scales : teacher.net.scales;
+}
+
+bool Teachers::begin(const Place& place, const Observers& observers, const std::atomic<bool>& stop) {
   if (!any()) return true;
+  for (const EnsembleMember& each : members_) {
+    if (!each.net.scales.empty()) continue;
+    notice(observers, fmt::format("the teacher {} does not say how pixels are normalised; it gets them as the net to "
+                                  "train does",
+                                  each.name));
+  }
+  const int images = place.data.training.count();
+  const double bytes = static_cast<double>(images) * student_.classes * sizeof(float);
+  if (student_.augment != Augmentation{} || bytes > kMostSoftBytes) return run_on_this_machine(observers, stop);
+  const TeacherFile file(place.folder + "/" + kTeacherOutputs, identity(place.data), images, student_.classes);
+  TeacherFile::Found found = file.read();
+  if (found.probabilities) {
+    notice(observers,
+           fmt::format("the teacher's outputs for the {} training images are those in {}", images, file.name()));
+  } else {
+    if (!found.why.empty()) notice(observers, found.why + "; the teacher computes its outputs again");
+    found.probabilities = probabilities_of(place, observers, stop);
+    if (!found.probabilities) return false;
+    try {
+      file.write(*found.probabilities);
+    } catch (const Error& error) {
+      notice(observers,
+             fmt::format("{}; the run goes on, and would compute them again when it is resumed", error.what()));
+    }
+  }
+  teacher_ = std::make_unique<Teacher>(std::vector<Teacher::Voice>(), student_.training.teaching, student_.classes);
+  teacher_->remember(std::move(*found.probabilities));
+  return true;
+}
+
+/// Makes the teachers ready to compute each batch on this machine.
+bool Teachers::run_on_this_machine(const Observers& observers, const std::atomic<bool>& stop) {
   std::vector<Teacher::Voice> voices;
   for (const EnsembleMember& each : members_) {
     auto cluster = Cluster::assemble(alone_, options_, each.net, each.cut, observers, stop);
     if (!cluster) return false;
     auto learner = std::make_unique<NetLearner>(cluster->trunk(), each.cut, each.net.training.batch, cluster->heads());
     learner->load({each.weights});
-    if (each.net.scales.empty()) {
-      notice(observers, fmt::format("the teacher {} does not say how pixels are normalised; it gets them as the net to "
-                                    "train does",
-                                    each.name));
-    }
-    voices.push_back({each.name, learner.get(), each.net.scales.empty() ? student_.scales : each.net.scales});
+    voices.push_back({each.name, learner.get(), scales_for(each)});
     clusters_.push_back(std::move(cluster));
     learners_.push_back(std::move(learner));
   }
   teacher_ = std::make_unique<Teacher>(voices, student_.training.teaching, student_.classes);
-  const double bytes = static_cast<double>(data.training.count()) * student_.classes * sizeof(float);
-  if (student_.augment != Augmentation{} || bytes > kMostSoftBytes) return true;
-  notice(observers,
-         fmt::format("the teacher computes its outputs for the {} training images, once", data.training.count()));
-  const DataSet all{.name = data.name, .classes = data.classes, .training = {}, .test = data.training};
-  const Batches in_order(all, Part::test, members_.front().net.training.batch, 0, Augmentation{}, student_.scales);
-  if (!teacher_->remember(in_order, data.training.count(), stop)) return false;
-  learners_.clear();
-  clusters_.clear();
   return true;
+}
+
+/// What the teachers say of all training images, (image, class), in the order of the data set, so that a run that is resumed gets the
+/// same bits, whatever was left of its epoch. Returns nothing if `stop` was set before the end.
+std::optional<std::vector<float>> Teachers::probabilities_of(const Place& place, const Observers& observers,
+                                                             const std::atomic<bool>& stop) const {
+  const int images = place.data.training.count();
+  const auto classes = static_cast<std::size_t>(student_.classes);
+  notice(observers, fmt::format("the teacher computes its outputs for the {} training images, once", images));
+  const DataSet in_order{
+      .name = place.data.name, .classes = place.data.classes, .training = {}, .test = place.data.training};
+  const auto images_for = [&](const EnsembleMember& member) -> PassImages {
+    const auto open = [&]() -> FillBatch {
+      const auto batches = std::make_shared<Batches>(in_order, Part::test, member.net.training.batch, 0, Augmentation{},
+                                                     scales_for(member));
+      return [batches](int index, PassBatch& batch) {
+        if (batch.images.pixels.size() == 0) batch.images = batches->blank();
+        std::vector<int> unused;
+        batch.count = batches->fill(0, index, batch.images, unused);
+      };
+    };
+    return {.count = images, .open = open, .what = "training image"};
+  };
+  std::vector<float> mean(static_cast<std::size_t>(images) * classes, 0.0F);
+  const auto add = [&](const MemberPass& pass) {
+    for (int image = 0; image < images; ++image) {
+      add_to_mean(pass.outputs(image), student_.training.teaching.temperature, members_.size(),
+                  std::span(mean).subspan(static_cast<std::size_t>(image) * classes, classes));
+    }
+  };
+  if (place.slaves != nullptr) {
+    std::deque<MemberPass> passes;
+    for (const EnsembleMember& each : members_) passes.emplace_back(each, images_for(each));
+    if (!PassesAtOnce(*place.slaves, options_, 1, observers).run(passes, add, stop)) return std::nullopt;
+    return mean;
+  }
+  for (const EnsembleMember& each : members_) {
+    MemberPass pass(each, images_for(each));
+    if (!run_pass(pass, alone_, options_, observers, stop, "")) return std::nullopt;
+    add(pass);
+  }
+  return mean;
+}
+
+/// All that the probabilities depend on.
+std::string Teachers::identity(const DataSet& data) const {
+  std::string text = fmt::format("{}temperature: {}\n", fingerprint(), student_.training.teaching.temperature);
+  for (const EnsembleMember& each : members_) {
+    for (const ChannelScale& scale : scales_for(each)) text += fmt::format("{} {}\n", scale.mean, scale.deviation);
+  }
+  return text + identity_of(data.training);
 }
 
 }  // namespace convoy

@@ -1,8 +1,9 @@
-// The teachers of a training run, which run on this machine.
+// The teachers of a training run.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,16 @@ class Teachers {
   /// A line for the fingerprint of the run, which other nets or weights of teachers change; empty without teachers.
   std::string fingerprint() const;
 
-  /// Makes the teachers ready. Where training images do not change, all are computed now. Returns false if `stop` was set
-  /// meanwhile.
-  bool begin(const DataSet& data, const Observers& observers, const std::atomic<bool>& stop);
+  struct Place {
+    const DataSet& data;
+    std::string folder;  ///< of the run
+    const ClusterOptions* slaves =
+        nullptr;  ///< options by which slaves are reached; null if only this machine computes
+  };
+  /// Makes the teachers ready. If training images do not change, what they say of all images is computed now, by the slaves if there
+  /// are any, and kept in the run's folder; a run that is resumed reads it there. Otherwise the teachers run on this machine. Returns
+  /// false if `stop` was set meanwhile.
+  bool begin(const Place& place, const Observers& observers, const std::atomic<bool>& stop);
   /// See Teacher::teach().
   void teach(const Batches& training, int epoch, int index, const Images& images, Labels& labels) {
     teacher_->teach(training, epoch, index, images, labels);
@@ -37,6 +45,11 @@ class Teachers {
 
  private:
   void expect_fits(const EnsembleMember& teacher) const;
+  const std::vector<ChannelScale>& scales_for(const EnsembleMember& teacher) const;
+  bool run_on_this_machine(const Observers& observers, const std::atomic<bool>& stop);
+  std::optional<std::vector<float>> probabilities_of(const Place& place, const Observers& observers,
+                                                     const std::atomic<bool>& stop) const;
+  std::string identity(const DataSet& data) const;
 
   const Net& student_;
   const NetOptions& options_;

@@ -35,6 +35,11 @@ std::vector<std::string> facts_of(const Net& net, const DataSet& data, int batch
   } else if (!frozen.empty()) {
     facts.push_back(fmt::format("frozen layers: {}", fmt::join(frozen, ", ")));
   }
+  if (!data.labelled) {
+    facts.push_back(
+        "the training images have no classes; accuracy in training is the fraction of them for which the net names the "
+        "teacher's class");
+  }
   if (data.validation.count() > 0) {
     facts.push_back(
         fmt::format("each epoch is tested on {} images for validation; the {} test images are left for "
@@ -48,6 +53,14 @@ std::vector<std::string> facts_of(const Net& net, const DataSet& data, int batch
                     left, data.training.count()));
   }
   return facts;
+}
+
+/// Images without classes get those that the teacher finds most probable.
+void take_classes(Labels& labels) {
+  for (std::size_t n = 0; n < labels.classes.size(); ++n) {
+    const Tensor& soft = labels.soft;
+    labels.classes[n] = index_of_largest<float>(soft.sample(static_cast<int>(n)));
+  }
 }
 
 /// Throws Error for options that need values, where the device computes none.
@@ -84,6 +97,7 @@ TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command
   except_ = options.except;
   if (options.new_outputs) take_new_outputs();
   require_fits(*data_, net_);
+  require_labels(*data_, net_);
   expect_trainable(options, net_);
   expect_cacheable(options, net_, cut_);
   if (!paced_.empty()) expect_no_values_wanted(options);
@@ -134,7 +148,12 @@ RungEnd TrainingRun::run_rung() {
 
 int TrainingRun::run() {
   const std::atomic<bool>& stop = stop_ != nullptr ? *stop_ : catch_stop_signals();
-  if (!teachers_->begin(*data_, observers_, stop)) {
+  // Slaves that come through a door of their own come once. With port 0 they would not find the run again at its next port.
+  const bool by_slaves =
+      options_.cluster.slaves > 0 && door_.network == &wire::tcp_network() && !options_.cluster.listen.ends_with(":0");
+  const Teachers::Place place{
+      .data = *data_, .folder = files_->folder(), .slaves = by_slaves ? &options_.cluster : nullptr};
+  if (!teachers_->begin(place, observers_, stop)) {
     end({.how = "interrupted", .text = "interrupted while the teacher computed", .go_on = ""});
     return kInterrupted;
   }
@@ -226,6 +245,7 @@ int TrainingRun::train_and_end(Team& team, const std::atomic<bool>& stop) {
   if (teachers_->any()) {
     training.teach = [&](int epoch, int index, const Images& images, Labels& labels) {
       teachers_->teach(*training_, epoch, index, images, labels);
+      if (!data_->labelled) take_classes(labels);
     };
   }
   Save save;

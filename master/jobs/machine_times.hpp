@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "master/cluster/key_ring.hpp"
@@ -23,6 +24,7 @@ struct TimedNet {
   const NetOptions& net;
   const Cut& cut;
   int batch = 0;
+  std::set<int> groups;  ///< numbers of slaves of which groups are predicted, too
   wire::Network& network;
   std::shared_ptr<KeyRing> keys;
 };
@@ -32,6 +34,9 @@ struct MachineTimes {
   std::map<std::string, double>
       slaves;          ///< by name: a slave with the stages, the master with the heads; may be infinite
   double alone = 0.0;  ///< the master alone; 0 where it is not known
+  /// By its number of slaves, the step of a group of the fastest slaves, divided by the step that it would have if their speeds
+  /// added up. Groups of more slaves than were timed are left out.
+  std::map<int, double> slowdowns = {};
 };
 
 /// Waits for `count` slaves of the network, has them and this machine time the net, and lets them go. Returns no times if

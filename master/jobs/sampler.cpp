@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "master/jobs/tpe.hpp"
 
@@ -48,15 +49,26 @@ TrialSetting random_setting(const Space& space, Random& random) {
   return setting;
 }
 
-/// The results by which the next setting is chosen: those on the highest rung that enough trials have finished.
-std::vector<Observation> observations_in(const RungResults& results, const Space& space) {
+/// The results by which the next setting is chosen, and the settings of trials that are under way to such a result.
+struct Guide {
+  std::vector<Observation> seen;
+  std::vector<TrialSetting> running;
+};
+
+/// Takes the results on the highest rung that enough trials have finished.
+Guide guide_in(const RungResults& results, const std::vector<Job>& open, const Space& space) {
   std::map<int, std::vector<Observation>> on;
   for (const RungResult& each : results) {
     on[each.rung].push_back({.setting = each.setting, .cost = cost_of(each, space.metric)});
   }
   for (auto rung = on.rbegin(); rung != on.rend(); ++rung) {
     const std::size_t enough = rung->first == 0 ? kRandomTrials : space.parameters.size() + 3;
-    if (rung->second.size() >= enough) return rung->second;
+    if (rung->second.size() < enough) continue;
+    Guide guide{.seen = std::move(rung->second), .running = {}};
+    for (const Job& each : open) {
+      if (each.rung <= rung->first) guide.running.push_back(each.setting);
+    }
+    return guide;
   }
   return {};
 }
@@ -75,13 +87,12 @@ std::optional<TrialSetting> setting_of(int trial, const Space& space, const Rung
   std::set<TrialSetting> tried;
   for (const RungResult& each : results) tried.insert(each.setting);
   for (const Job& each : open) tried.insert(each.setting);
-  const std::vector<Observation> seen =
-      space.method == Method::tpe ? observations_in(results, space) : std::vector<Observation>();
-  const bool guided = tried.size() > 1 && seen.size() >= 2 && trial > static_cast<int>(kRandomTrials);
+  const Guide guide = space.method == Method::tpe ? guide_in(results, open, space) : Guide();
+  const bool guided = tried.size() > 1 && guide.seen.size() >= 2 && trial > static_cast<int>(kRandomTrials);
   Random random(space.seed, kSettingStream + static_cast<std::uint64_t>(trial));
   TrialSetting setting;
   for (int draws = 0; draws < kMostDraws; ++draws) {
-    setting = guided ? tpe_setting(space, seen, random) : random_setting(space, random);
+    setting = guided ? tpe_setting(space, guide.seen, guide.running, random) : random_setting(space, random);
     if (!tried.contains(setting)) break;
   }
   return setting;

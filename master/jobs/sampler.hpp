@@ -13,7 +13,7 @@ namespace convoy {
 ///   random  each parameter by itself, uniformly over its range
 ///   tpe     as random for the first ten trials; then by a Parzen estimator (tpe.hpp) of the results on the highest rung that
 ///           three more trials have finished than there are parameters (as S. Falkner et al., "BOHB", ICML 2018, choose
-///           their budget)
+///           their budget). Trials under way that have no result on this rung yet count as worse than all that have
 /// Random and tpe draw again, up to a hundred times, where a trial has had the setting already, be it one of `open`, the rungs that
 /// are under way.
 std::optional<TrialSetting> setting_of(int trial, const Space& space, const RungResults& results,

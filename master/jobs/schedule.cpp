@@ -14,11 +14,12 @@ constexpr double kNeverFree = std::numeric_limits<double>::infinity();
 
 using Machines = std::vector<std::size_t>;
 
-/// The time of a job on machines whose speeds add up.
-double together(const std::vector<double>& seconds, const Machines& machines) {
+/// The time of a job on a group.
+double together(const std::vector<double>& seconds, const Machines& machines, const Placing& placing) {
   double speed = 0.0;
   for (const std::size_t each : machines) speed += 1.0 / seconds[each];
-  return 1.0 / speed;
+  const auto slowdown = placing.slowdowns.find(machines.size());
+  return (slowdown == placing.slowdowns.end() ? 1.0 : slowdown->second) / speed;
 }
 
 /// The `count` fastest of some machines for a job.
@@ -49,18 +50,33 @@ std::size_t group_of(std::size_t job, const Machines& joins, const Placing& plac
 double length_of(std::size_t job, const std::vector<double>& seconds, const Placing& placing) {
   const Machines joins = joining(seconds, placing);
   if (const std::size_t count = group_of(job, joins, placing); count > 1) {
-    return together(seconds, fastest(seconds, joins, count));
+    return together(seconds, fastest(seconds, joins, count), placing);
   }
   return seconds.empty() ? kNeverFree : *std::ranges::min_element(seconds);
 }
 
-PlacedJob on_one(std::size_t job, const std::vector<double>& seconds, const Placing& placing) {
+/// The time of a machine that waits until the other machines of its group are free.
+struct Wait {
+  std::size_t machine = 0;
+  double from = 0.0;
+  double to = 0.0;
+};
+
+/// The placing of a job on one machine: after its other jobs, or in a wait that is long enough, which becomes shorter.
+PlacedJob on_one(std::size_t job, const std::vector<double>& seconds, const Placing& placing,
+                 std::vector<Wait>& waits) {
   PlacedJob best{.job = job, .to = kNeverFree};
-  for (std::size_t machine = 0; machine < placing.busy.size(); ++machine) {
-    const double from = placing.busy[machine];
+  Wait* within = nullptr;
+  const auto offer = [&](std::size_t machine, double from, Wait* wait) {
     const double to = from + seconds[machine];
-    if (to < best.to) best = {.job = job, .machine = machine, .from = from, .to = to};
-  }
+    if (to >= best.to || (wait != nullptr && to > wait->to)) return;
+    best = {.job = job, .machine = machine, .from = from, .to = to};
+    within = wait;
+  };
+  for (std::size_t machine = 0; machine < placing.busy.size(); ++machine)
+    offer(machine, placing.busy[machine], nullptr);
+  for (Wait& each : waits) offer(each.machine, each.from, &each);
+  if (within != nullptr) within->from = best.to;
   return best;
 }
 
@@ -71,7 +87,7 @@ PlacedJob on_group(std::size_t job, const std::vector<double>& seconds, const Pl
     const Machines group = fastest(seconds, {joins.begin(), joins.begin() + static_cast<std::ptrdiff_t>(free)}, count);
     double from = 0.0;
     for (const std::size_t each : group) from = std::max(from, placing.busy[each]);
-    const double to = from + together(seconds, group);
+    const double to = from + together(seconds, group, placing);
     if (to < best.to) {
       best = {.job = job, .machine = group[0], .from = from, .to = to, .others = {group.begin() + 1, group.end()}};
     }
@@ -88,14 +104,20 @@ std::vector<PlacedJob> place_longest_first(const std::vector<std::vector<double>
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t job) { return lengths[job]; });
   std::vector<PlacedJob> placed;
+  std::vector<Wait> waits;
   for (const std::size_t job : order) {
     const Machines joins = joining(seconds[job], placing);
     const std::size_t count = group_of(job, joins, placing);
     PlacedJob best =
-        count > 1 ? on_group(job, seconds[job], placing, joins, count) : on_one(job, seconds[job], placing);
+        count > 1 ? on_group(job, seconds[job], placing, joins, count) : on_one(job, seconds[job], placing, waits);
     if (!std::isfinite(best.to)) continue;
-    placing.busy[best.machine] = best.to;
-    for (const std::size_t each : best.others) placing.busy[each] = best.to;
+    const auto take = [&](std::size_t machine) {
+      double& busy = placing.busy[machine];
+      if (busy < best.from) waits.push_back({.machine = machine, .from = busy, .to = best.from});
+      busy = std::max(busy, best.to);
+    };
+    take(best.machine);
+    for (const std::size_t each : best.others) take(each);
     placed.push_back(std::move(best));
   }
   return placed;

@@ -114,7 +114,9 @@ double unit_of(const SearchedField& parameter, const std::string& value) {
   } else if (const auto number = number_in<double>(value); number && within(parameter, *number)) {
     const auto [low, high] = even_bounds(parameter);
     const double even = parameter.kind == SearchedField::Kind::log ? std::log(*number) : *number;
-    unit = count > 0 ? (even - low + 0.5) / static_cast<double>(count) : (even - low) / (high - low);
+    // The ends of a very narrow log range may have the same logarithm.
+    const double length = count > 0 ? static_cast<double>(count) : high - low;
+    unit = length > 0.0 ? (even - low + (count > 0 ? 0.5 : 0.0)) / length : 0.5;
   }
   if (!unit) fail("{} is {}, which is not a value of its range", parameter.name, printable(value, 80));
   return std::clamp(*unit, 0.0, 1.0);

@@ -121,7 +121,8 @@ AnyDensities densities_of(const SearchedField& parameter, const std::vector<doub
 
 }  // namespace
 
-TrialSetting tpe_setting(const Space& space, const std::vector<Observation>& observations, Random& random) {
+TrialSetting tpe_setting(const Space& space, const std::vector<Observation>& observations,
+                         const std::vector<TrialSetting>& running, Random& random) {
   invariant(observations.size() >= 2, "there are good observations and others");
   std::vector<const Observation*> sorted;
   for (const Observation& each : observations) sorted.push_back(&each);
@@ -134,6 +135,7 @@ TrialSetting tpe_setting(const Space& space, const std::vector<Observation>& obs
     for (std::size_t o = 0; o < sorted.size(); ++o) {
       (o < good ? good_points : other_points).push_back(unit_of(space.parameters[i], sorted[o]->setting[i]));
     }
+    for (const TrialSetting& each : running) other_points.push_back(unit_of(space.parameters[i], each[i]));
     densities.push_back(densities_of(space.parameters[i], good_points, other_points));
   }
   const bool exploring = random.below(kExploring) == 0;

@@ -24,7 +24,10 @@ struct Observation {
 };
 
 /// Draws the next setting. The observations have as many values as the space has parameters; of equal costs, the earlier
-/// observation counts as better. There must be at least two.
-TrialSetting tpe_setting(const Space& space, const std::vector<Observation>& observations, Random& random);
+/// observation counts as better. There must be at least two. `running` are settings of trials that have no result yet. They count as
+/// worse than all observations, so that trials that run at the same time are not alike (constant liar: D. Ginsbourger et al.,
+/// "Kriging Is Well-Suited to Parallelize Optimization", 2010).
+TrialSetting tpe_setting(const Space& space, const std::vector<Observation>& observations,
+                         const std::vector<TrialSetting>& running, Random& random);
 
 }  // namespace convoy

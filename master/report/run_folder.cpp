@@ -40,7 +40,7 @@ std::string make_run_folder(const std::string& out, const std::string& net) {
 UnbegunRun::~UnbegunRun() {
   if (folder_.empty()) return;
   std::error_code ignored;
-  for (const char* file : {"config.yaml", "events.jsonl", "results.csv", "curves.gnuplot"}) {
+  for (const char* file : {"config.yaml", "events.jsonl", "results.csv", "curves.gnuplot", kTeacherOutputs}) {
     fs::remove(fs::path(folder_) / file, ignored);
   }
   if (made_ && fs::is_empty(folder_, ignored)) fs::remove(folder_, ignored);

@@ -6,6 +6,9 @@
 
 namespace convoy {
 
+/// The file in a run's folder with what teachers say of the training images.
+inline constexpr const char* kTeacherOutputs = "teacher-outputs.safetensors";
+
 /// Makes the folder `out`, or runs/NET-NUMBER with the first free number if `out` is empty, and returns its path.
 /// Throws Error if `out` already holds a run or the folder cannot be made.
 std::string make_run_folder(const std::string& out, const std::string& net);

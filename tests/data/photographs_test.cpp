@@ -203,6 +203,37 @@ TEST_F(ImageFolders, MayHaveImagesForValidation) {
   EXPECT_THAT(error_of_opening(), HasSubstr("class c has a folder for validation"));
 }
 
+TEST_F(ImageFolders, MayHaveNoClassesForTraining) {
+  for (const char* file : {"1.png", "2.png", "3.png"}) put(file, png(8, 8, slopes));
+  EXPECT_THAT(error_of_opening(), AllOf(HasSubstr("its images are in no folders of classes"), HasSubstr("/train")));
+  for (const char* file : {"train/1.png", "train/2.png", "train/3.png"}) put(file, png(8, 8, slopes));
+  put("train/4.gif", {'G', 'I', 'F', '8'});
+  EXPECT_THAT(error_of_opening(), HasSubstr("neither 'test' nor 'val'"));
+  for (const char* file : {"test/a/1.png", "test/b/1.png", "val/b/2.png"}) put(file, png(8, 8, slopes));
+  DataSet data = open();
+  EXPECT_FALSE(data.labelled);
+  EXPECT_EQ(data.training.count(), 3);
+  EXPECT_EQ(data.class_names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(data.test.labels, (std::vector<std::uint16_t>{0, 1}));
+  EXPECT_EQ(data.validation.labels, (std::vector<std::uint16_t>{1}));
+  EXPECT_THAT(data.notices, testing::ElementsAre(AllOf(HasSubstr("train: 1 files"), HasSubstr("gif"))));
+  data.validation = {};
+  try {
+    split_validation(data, 0.5, 1);
+    ADD_FAILURE() << "images without classes were set aside";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the training images have no classes"));
+  }
+  put("val/c/2.png", png(8, 8, slopes));
+  EXPECT_THAT(error_of_opening(), HasSubstr("class c has a folder for validation but none for testing"));
+  // Images beside folders of classes are left out, as before.
+  put("train/b/1.png", png(8, 8, slopes));
+  put("train/c/1.png", png(8, 8, slopes));
+  put("train/a/1.png", png(8, 8, slopes));
+  EXPECT_TRUE(open().labelled);
+  EXPECT_EQ(open().training.count(), 3);
+}
+
 TEST_F(ImageFolders, NameWhatCannotBeDecodedOrLeaveItOut) {
   for (int i = 0; i < 6; ++i) put(fmt::format("a/{}.png", i), png(16, 16, slopes));
   put("a/3.png", {'n', 'o', 't', ' ', 'o', 'n', 'e'});

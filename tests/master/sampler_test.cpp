@@ -266,6 +266,43 @@ TEST(Tpe, FindsTheBestInFewerTrialsThanRandom) {
   EXPECT_LT(tpe[8], 150U) << "no seed keeps to a wrong choice";
 }
 
+/// The mean distance of the settings of trials that begin one after another, without a result in between, on a range from 0 to 1.
+/// Without `tell`, no setting knows those that are under way.
+double distance_at_once(bool tell) {
+  double sum = 0.0;
+  int pairs = 0;
+  for (int seed = 1; seed <= 20; ++seed) {
+    const Space space = space_from(fmt::format("method: tpe\ntrials: 60\nseed: {}", seed), "a.rate: {linear: [0, 1]}");
+    const RungResults results = play(
+        space, ladder_of(space, 10), [](const TrialSetting& setting, int) { return 1.0 - std::stod(setting[0]); }, {},
+        20);
+    std::vector<Job> open;
+    for (int trial = 21; trial <= 26; ++trial) {
+      const TrialSetting setting = *setting_of(trial, space, results, tell ? open : std::vector<Job>());
+      for (const Job& each : open) {
+        sum += std::abs(std::stod(setting[0]) - std::stod(each.setting[0]));
+        ++pairs;
+      }
+      open.push_back({.trial = trial, .rung = 0, .setting = setting});
+    }
+  }
+  return sum / pairs;
+}
+
+TEST(Tpe, KeepsTrialsApartThatRunAtTheSameTime) { EXPECT_GT(distance_at_once(true), 1.5 * distance_at_once(false)); }
+
+/// A trial that goes on to a higher rung is not held against its setting, which has a result already.
+TEST(Tpe, CountsTrialsUnderWayOnlyWhereTheyHaveNoResult) {
+  const Space space = space_from("method: tpe\ntrials: 60", "a.rate: {linear: [0, 1]}");
+  const RungResults results = play(
+      space, ladder_of(space, 10), [](const TrialSetting& setting, int) { return std::stod(setting[0]); }, {}, 20);
+  const TrialSetting alone = *setting_of(21, space, results);
+  const Job promoted{.trial = 20, .rung = 1, .setting = results.back().setting};
+  EXPECT_EQ(*setting_of(21, space, results, {promoted}), alone);
+  const Job begun{.trial = 22, .rung = 0, .setting = {fmt::format("{}", std::stod(alone[0]) + 1e-9)}};
+  EXPECT_NE(*setting_of(21, space, results, {begun}), alone);
+}
+
 /// Settings far in the part where training diverges are avoided, though the best values border on it.
 TEST(Tpe, LearnsFromTrialsThatDiverged) {
   int late = 0;

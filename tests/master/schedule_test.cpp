@@ -149,6 +149,25 @@ TEST(Groups, HaveTheSummedSpeedOfTheirMachines) {
   EXPECT_TRUE(placed[1].others.empty());
 }
 
+TEST(Groups, AreSlowerByTheirMessages) {
+  const Times times = times_of({12, 3}, {1, 2, 3});
+  const Placing placing{
+      .busy = {0, 0, 0}, .joins = {true, true, true}, .groups = {2, 1}, .slowdowns = {{2, 2.5}, {3, 9.0}}};
+  const auto placed = place_longest_first(times, placing);
+  EXPECT_DOUBLE_EQ(placed[0].to, 2.5 * 12.0 / 5.0);
+  EXPECT_DOUBLE_EQ(placed[1].to, 3.0);
+  // A job that is the longest for its messages comes first.
+  EXPECT_EQ(place_longest_first(times_of({6, 4}, {1, 1}), {.busy = {0, 0}, .joins = {true, true}, .groups = {2, 1}})
+                .front()
+                .job,
+            1U);
+  EXPECT_EQ(place_longest_first(times_of({6, 4}, {1, 1}),
+                                {.busy = {0, 0}, .joins = {true, true}, .groups = {2, 1}, .slowdowns = {{2, 2.0}}})
+                .front()
+                .job,
+            0U);
+}
+
 TEST(Groups, WaitForAllOfTheirMachinesOrTakeThoseThatAreFree) {
   const auto place = [](double until) {
     return place_longest_first(times_of({12}, {1, 2, 4}),
@@ -186,20 +205,48 @@ TEST(Groups, ShareNoMachineAtATime) {
     for (std::size_t j = 0; j < lengths.size(); ++j) placing.groups.push_back(1 + random.below(4));
     const auto placed = place_longest_first(times_of(lengths, speeds), placing);
     ASSERT_EQ(placed.size(), lengths.size());
-    std::vector<double> until = placing.busy;
+    std::vector<std::map<double, double>> taken(speeds.size());  // from and to of each machine's jobs
     for (const PlacedJob& each : placed) {
       const Indices group = all_of(each);
       EXPECT_EQ(group.size(), std::max<std::size_t>(1, std::min(placing.groups[each.job], joining)));
       double speed = 0.0;
       for (const std::size_t machine : group) {
         EXPECT_TRUE(group.size() == 1 || placing.joins[machine]);
-        EXPECT_LE(until[machine], each.from);
-        until[machine] = each.to;
+        EXPECT_LE(placing.busy[machine], each.from);
+        EXPECT_TRUE(taken[machine].emplace(each.from, each.to).second);
         speed += speeds[machine];
       }
       EXPECT_NEAR(each.to - each.from, lengths[each.job] / speed, 1e-9);
     }
+    for (const auto& times : taken) {
+      double until = 0.0;
+      for (const auto& [from, to] : times) {
+        EXPECT_LE(until, from) << "seed " << seed;
+        until = to;
+      }
+    }
   }
+}
+
+/// A machine that waits for others of its group does short jobs meanwhile, and begins the group no later for them.
+TEST(Groups, LetShortJobsUseTheirWaits) {
+  // The group of the first two machines begins after 4 s.
+  const Times times = times_of({20, 3, 2, 2}, {1, 1, 0.5});
+  const Placing placing{.busy = {0, 4, 0}, .joins = {true, true, false}, .groups = {2, 1, 1, 1}};
+  const auto placed = place_longest_first(times, placing);
+  ASSERT_EQ(placed.size(), 4U);
+  EXPECT_EQ(all_of(placed[0]), (Indices{0, 1}));
+  EXPECT_DOUBLE_EQ(placed[0].from, 4.0);
+  EXPECT_EQ(placed[1].machine, 0U);
+  EXPECT_DOUBLE_EQ(placed[1].from, 0.0);
+  EXPECT_DOUBLE_EQ(placed[1].to, 3.0);
+  for (std::size_t j : {2, 3}) {
+    EXPECT_EQ(placed[j].machine, 2U) << "what is left of the wait is too short";
+  }
+  // A job that would end later than the group begins waits until the group has ended.
+  const auto longer =
+      place_longest_first(times_of({20, 5}, {1, 1}), {.busy = {0, 4}, .joins = {true, true}, .groups = {2, 1}});
+  EXPECT_DOUBLE_EQ(longer[1].from, 14.0);
 }
 
 // ---- played ---------------------------------------------------------------------------------------------------------

@@ -227,6 +227,12 @@ TEST(Values, AreFoundAgainInTheirRange) {
     EXPECT_NEAR(unit_of(integer, value_at(integer, unit)), unit, 1e-9);
   }
   EXPECT_EQ(unit_of(choice, "y"), 0.75);
+  const SearchedField narrow = parse_space(
+                                   "net: n.yaml\ntrials: 1\nparameters: {a.b: {log: [10000000000, "
+                                   "10000000000.000002]}}\n",
+                                   "s.yaml")
+                                   .parameters.front();
+  EXPECT_EQ(unit_of(narrow, value_at(narrow, 0.9)), 0.5) << "both ends have the same logarithm";
   for (const char* value : {"0", "2", "nan", "", "0.1x"}) EXPECT_THROW(unit_of(log, value), Error) << value;
   for (const char* value : {"10", "-1", "2.5", "x"}) EXPECT_THROW(unit_of(integer, value), Error) << value;
   EXPECT_THROW(unit_of(choice, "z"), Error);

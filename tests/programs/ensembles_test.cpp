@@ -1,12 +1,11 @@
-// Ensembles, snapshots and teachers as their users see them.
+// Ensembles and snapshots as their users see them.
 
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
-#include "model/safetensors.hpp"
-#include "tests/programs/programs.hpp"
+#include "tests/programs/ensembles.hpp"
 
 namespace convoy {
 namespace {
@@ -18,48 +17,6 @@ using testing::HasSubstr;
 
 const std::vector<std::string> kSnapshots{
     "--set", "training.schedule={kind: snapshots}", "--set", "training.cycles=2", "--epochs", "2"};
-
-class Ensembles : public Programs {
- protected:
-  /// Trains a small net; an epoch has 30 steps.
-  void train(const std::string& out, std::vector<std::string> more) const {
-    std::vector<std::string> arguments{"train",     kSource + "/nets/glyphs.yaml",
-                                       "--set",     "conv1.filters=4",
-                                       "--set",     "conv2.filters=4",
-                                       "--set",     "dense1.units=16",
-                                       "--batch",   "200",
-                                       "--threads", "1",
-                                       "--out",     folder(out)};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    Process run = master(arguments);
-    ASSERT_EQ(run.wait(100s), kSuccess) << run.output();
-  }
-  std::string bytes(const std::string& file) const { return file_bytes(folder(file)); }
-  /// Runs a command, which must succeed, and returns the objects of its lines.
-  std::vector<nlohmann::json> json_of(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"--format", "json", "--threads", "1"});
-    Process run = master(arguments);
-    EXPECT_EQ(run.wait(100s), kSuccess) << run.output();
-    std::vector<nlohmann::json> objects;
-    std::istringstream lines(run.output());
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("{")) objects.push_back(nlohmann::json::parse(line));
-    }
-    return objects;
-  }
-  std::string fails(std::vector<std::string> arguments) const {
-    Process run = master(arguments);
-    EXPECT_NE(run.wait(60s), kSuccess) << run.output();
-    return run.output();
-  }
-  static std::vector<float> values_of(const std::string& file) {
-    std::vector<float> values;
-    for (const NamedTensor& tensor : read_safetensors(file).tensors) {
-      values.insert(values.end(), tensor.values.begin(), tensor.values.end());
-    }
-    return values;
-  }
-};
 
 // ---- snapshots -----------------------------------------------------------------------------------------------------
 
@@ -157,6 +114,89 @@ TEST_F(Ensembles, RunOverSlavesAsAlone) {
   EXPECT_NEAR(found["accuracy"], alone["accuracy"].get<double>(), 0.002);
 }
 
+/// Each member on one machine has the bits of this machine alone, whether members are divided into parts or not.
+TEST_F(Ensembles, RunAtOnceOnSlavesToTheSameBits) {
+  train("a", {"--steps", "25"});
+  train("b", {"--steps", "25", "--seed", "2", "--set", "conv1.filters=7"});
+  train("c", {"--steps", "25", "--seed", "3", "--set", "conv2.filters=6"});
+  const std::vector<std::string> members{"ensemble", folder("a"), folder("b"), folder("c")};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::vector<std::string> slaves{"--slaves", "2", "--master-jobs", "0", "--listen", endpoint_, "--insecure"};
+  Process first = slave("helper-1");
+  Process second = slave("helper-2");
+  EXPECT_EQ(json_of(with(members, slaves)).back(), json_of(members).back());
+  // With more slaves than members, images are divided.
+  Process third = slave("helper-3");
+  const std::vector<std::string> two{
+      "ensemble", folder("a"), folder("b"), "--predict", kSource + "/tests/fuzz/corpus/image",
+      "--batch",  "3",         "--threads", "1"};
+  Process alone = master(two);
+  ASSERT_EQ(alone.wait(100s), kSuccess) << alone.output();
+  Process process = master(with(two, {"--slaves", "3", "--master-jobs", "0", "--listen", endpoint_, "--insecure"}));
+  ASSERT_EQ(process.wait(100s), kSuccess) << process.output();
+  EXPECT_THAT(process.output(), AllOf(HasSubstr("/a, part 1 of 2 begins on helper-"),
+                                      HasSubstr("/b, part 2 of 2 begins on helper-"), HasSubstr("machines: ")));
+  EXPECT_THAT(process.output(), testing::EndsWith(alone.output())) << "the answers";
+  EXPECT_THAT(alone.output(), HasSubstr("image/rgba.png: "));
+}
+
+TEST_F(Ensembles, RunInTurnOnAllSlaves) {
+  train("a", {"--steps", "25"});
+  train("b", {"--steps", "25", "--seed", "2"});
+  const std::vector<std::string> members{"ensemble", folder("a"), folder("b")};
+  const auto alone = json_of(members).back();
+  Process first = slave("helper-1");
+  Process second = slave("helper-2");
+  std::vector<std::string> over = members;
+  over.insert(over.end(), {"--slaves", "2", "--in-turn", "--listen", endpoint_, "--insecure"});
+  EXPECT_NEAR(json_of(over).back()["loss"], alone["loss"].get<double>(), 1e-4);
+}
+
+TEST_F(Ensembles, GoOnElsewhereWhenASlaveIsKilled) {
+  train("a", {"--steps", "25"});
+  train("b", {"--steps", "25", "--seed", "2"});
+  train("c", {"--steps", "25", "--seed", "3"});
+  const std::vector<std::string> members{"ensemble", folder("a"), folder("b"), folder("c"), "--batch", "1"};
+  const auto alone = json_of(members).back();
+  std::vector<std::string> over = members;
+  over.insert(over.end(),
+              {"--slaves", "2", "--master-jobs", "0", "--listen", endpoint_, "--insecure", "--threads", "1"});
+  Process first = slave("helper-1");
+  Process second = slave("helper-2");
+  Process process = master(over);
+  ASSERT_TRUE(process.wait_for("begins on helper-", 100s)) << process.output();
+  const bool is_first = process.output().find("begins on helper-1") != std::string::npos;
+  (is_first ? first : second).signal(SIGKILL);
+  ASSERT_EQ(process.wait(100s), kSuccess) << process.output();
+  EXPECT_THAT(process.output(), AllOf(HasSubstr(is_first ? "lost helper-1 (" : "lost helper-2 ("),
+                                      HasSubstr("of 1000 batches, and goes on elsewhere")));
+  for (const auto& each : alone["members"]) {
+    EXPECT_THAT(process.output(),
+                HasSubstr(fmt::format("{}: accuracy {:.2f} %, loss {:.4f}", each["member"].get<std::string>(),
+                                      100.0 * each["accuracy"].get<double>(), each["loss"].get<double>())));
+  }
+}
+
+TEST_F(Ensembles, EndWithAMemberWhoseOutputsAreNotFinite) {
+  train("a", {"--steps", "5"});
+  train("b", {"--steps", "5", "--seed", "2"});
+  SafetensorsFile weights = read_safetensors(folder("b/weights.safetensors"));
+  for (NamedTensor& tensor : weights.tensors) {
+    for (float& value : tensor.values) value *= 1e30F;
+  }
+  write_safetensors(folder("b/weights.safetensors"), weights);
+  Process helper = slave("helper");
+  std::vector<std::string> members{"ensemble", folder("a"), folder("b"), "--threads", "1"};
+  const std::string alone = fails(members);
+  members.insert(members.end(), {"--slaves", "1", "--listen", endpoint_, "--insecure"});
+  for (const std::string& output : {alone, fails(members)}) {
+    EXPECT_THAT(output, HasSubstr("test image 0: " + folder("b") + "'s outputs for this image are not finite numbers"));
+  }
+}
+
 TEST_F(Ensembles, RefuseWhatHasNoMeaning) {
   train("a", {"--steps", "2", "--data", "glyphs"});
   train("b", {"--steps", "2", "--data", "glyphs", "--seed", "2"});
@@ -165,6 +205,11 @@ TEST_F(Ensembles, RefuseWhatHasNoMeaning) {
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--vote", "--mean", "logits"}), HasSubstr("--mean"));
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--device", "paced:240"}), HasSubstr("paced:240"));
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--predict", folder("none.png")}), HasSubstr("none.png"));
+  EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--in-turn"}), HasSubstr("--in-turn needs --slaves"));
+  EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--slaves", "1", "--wire", "bf16", "--master-jobs", "0"}),
+              HasSubstr("which is not so with --wire"));
+  EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--master-jobs", "2"}),
+              HasSubstr("--master-jobs needs --slaves N"));
   std::ofstream(folder("there.onnx")) << "mine";
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--export", folder("there.onnx")}),
               HasSubstr("exists already; choose another name, or overwrite it with --force"));
@@ -175,75 +220,6 @@ TEST_F(Ensembles, RefuseWhatHasNoMeaning) {
   ASSERT_NE(at, std::string::npos) << text;
   std::ofstream(other) << text.replace(at, 14, "data: \"/other\"");
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b")}), HasSubstr("say with --data on which images"));
-}
-
-// ---- teachers ------------------------------------------------------------------------------------------------------
-
-TEST_F(Ensembles, TeachAStudentThatGoesOnToTheSameBits) {
-  train("a", {"--steps", "25"});
-  train("b", {"--steps", "25", "--seed", "2"});
-  for (const bool augmented : {false, true}) {
-    SCOPED_TRACE(augmented);
-    const std::string name = augmented ? "augmented" : "plain";
-    std::vector<std::string> student{"--set",    fmt::format("training.teacher=[{}, {}]", folder("a"), folder("b")),
-                                     "--set",    "training.temperature=3",
-                                     "--epochs", "2",
-                                     "--steps"};
-    if (augmented) student.insert(student.begin(), {"--set", "augment.crop=2"});
-    std::vector<std::string> whole = student;
-    whole.emplace_back("40");
-    train(name, whole);
-    std::vector<std::string> some = student;
-    some.emplace_back("11");
-    train(name + "-cut", some);
-    Process rest = master({"train", "--resume", folder(name + "-cut"), "--steps", "40"});
-    ASSERT_EQ(rest.wait(60s), kSuccess) << rest.output();
-    EXPECT_EQ(bytes(name + "-cut/weights.safetensors"), bytes(name + "/weights.safetensors"));
-  }
-  // Without the teacher the net becomes another.
-  train("untaught", {"--epochs", "2", "--steps", "40"});
-  EXPECT_NE(values_of(folder("untaught/weights.safetensors")), values_of(folder("plain/weights.safetensors")));
-  // A run cannot go on with another teacher.
-  fs::copy_file(folder("b/weights.safetensors"), folder("a/weights.safetensors"), fs::copy_options::overwrite_existing);
-  EXPECT_THAT(fails({"train", "--resume", folder("plain"), "--steps", "41"}), HasSubstr("teacher-weights was"));
-  fs::remove_all(folder("a"));
-  EXPECT_THAT(fails({"train", "--resume", folder("plain"), "--steps", "41"}),
-              AllOf(HasSubstr("training.teacher: "), HasSubstr("/a: there is no such file or folder")));
-}
-
-/// With the teacher alone and the net's own weights as the teacher, there is nothing to learn.
-TEST_F(Ensembles, ANetThatIsItsOwnTeacherHasNoLoss) {
-  train("a", {"--steps", "25"});
-  train("same", {"--weights", folder("a/weights.safetensors"), "--set", "training.teacher=" + folder("a"), "--set",
-                 "training.mix=1", "--set", "conv1.filters=4", "--steps", "5"});
-  std::istringstream lines(bytes("same/events.jsonl"));
-  int steps = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const auto event = nlohmann::json::parse(line);
-    if (event["event"] != "step") continue;
-    ++steps;
-    EXPECT_NEAR(event["loss"], 0.0, 1e-6);
-  }
-  EXPECT_EQ(steps, 5);
-}
-
-TEST_F(Ensembles, TeachReplicasAndNetsOnSlaves) {
-  train("a", {"--steps", "25"});
-  const std::vector<std::string> student{"--set", "training.teacher=" + folder("a"), "--steps", "6"};
-  train("alone", student);
-  Process helper = slave("helper");
-  std::vector<std::string> over = student;
-  over.insert(over.end(), {"--slaves", "1", "--shares", "1", "--listen", endpoint_, "--insecure"});
-  train("over", over);
-  const std::vector<float> expected = values_of(folder("alone/weights.safetensors"));
-  const std::vector<float> found = values_of(folder("over/weights.safetensors"));
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-3) << i;
-  std::vector<std::string> joined = student;
-  joined.insert(joined.end(), {"--sync", "join", "--replicas", "2"});
-  train("joined", joined);
-  joined.insert(joined.end(), {"--sync-every", "2"});
-  train("local", joined);
 }
 
 }  // namespace

@@ -245,6 +245,7 @@ TEST_F(Jobs, AreTrainedByGroupsOfSlaves) {
   ASSERT_EQ(process.wait(200s), kSuccess) << process.output();
   EXPECT_EQ(finished("out"), 2U);
   EXPECT_TRUE(machines("out").contains("slave-1+slave-2")) << process.output();
+  EXPECT_THAT(process.output(), HasSubstr("a step of 2 slaves together is predicted to take "));
   const Json plan = Json::parse(file("out/pair/plan.json"));
   EXPECT_EQ(plan["members"], (Json{"slave-1", "slave-2"}));
   expect_weights_of_train("out", {jobs[1]});

@@ -87,10 +87,8 @@ class OfTeachers : public testing::Test {
 
   DataSet data_ = numbered_images();
   Batches training_{data_, Part::training, 4, 9, {}, {{0.0, 1.0}}};
-  Batches in_order_{data_, Part::test, 4, 9, {}, {{0.0, 1.0}}};
   PixelNet first_{3.0F};
   PixelNet second_{-1.0F};
-  std::atomic<bool> stop_ = false;
 };
 
 TEST_F(OfTeachers, GivesTheMeanOfItsNetsForTheImagesOfABatch) {
@@ -106,9 +104,11 @@ TEST_F(OfTeachers, GivesTheMeanOfItsNetsForTheImagesOfABatch) {
 
 TEST_F(OfTeachers, RemembersImagesInWhateverBatchTheyCome) {
   Teacher teacher = this->teacher();
-  ASSERT_TRUE(teacher.remember(in_order_, kImages, stop_));
-  const int calls = first_.calls();
-  EXPECT_EQ(calls, 4);  // 14 images in batches of 4
+  std::vector<float> probabilities;
+  for (int image = 0; image < kImages; ++image) {
+    for (const double each : expected(image)) probabilities.push_back(static_cast<float>(each));
+  }
+  teacher.remember(std::move(probabilities));
   Images images = training_.blank();
   Labels labels;
   for (int epoch = 0; epoch < 3; ++epoch) {
@@ -118,20 +118,17 @@ TEST_F(OfTeachers, RemembersImagesInWhateverBatchTheyCome) {
       expect_labels(labels, training_.numbers(epoch, index));
     }
   }
-  EXPECT_EQ(first_.calls(), calls);
-}
-
-TEST_F(OfTeachers, StopsWhenItIsTold) {
-  Teacher teacher = this->teacher();
-  stop_ = true;
-  EXPECT_FALSE(teacher.remember(in_order_, kImages, stop_));
+  EXPECT_EQ(first_.calls(), 0);
 }
 
 TEST_F(OfTeachers, RefusesOutputsThatAreNotFinite) {
   PixelNet broken(NAN);
   Teacher teacher({{"runs/broken", &broken, {{0.0, 1.0}}}}, {{"runs/broken"}}, 2);
+  Images images = training_.blank();
+  Labels labels;
+  training_.fill(0, 0, images, labels.classes);
   try {
-    teacher.remember(in_order_, kImages, stop_);
+    teacher.teach(training_, 0, 0, images, labels);
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("training.teacher runs/broken: its outputs"));
