@@ -48,8 +48,13 @@ struct Switchboard::Inbox {
   std::deque<ServerLink::From> messages;
   std::size_t bytes = 0;
   std::map<std::string, std::string> said_hello;  ///< name of each slave, by the id of its connections
-  std::set<std::string> joined;                   ///< names of slaves that have sent data
+  std::set<std::string> joined;                   ///< names of slaves that have sent data and are there
   std::condition_variable arrived;
+
+  /// A slave is gone, or was sent away.
+  void part(const std::string& peer) {
+    if (const auto name = said_hello.find(peer); name != said_hello.end()) joined.erase(name->second);
+  }
 };
 
 struct Switchboard::State {
@@ -173,7 +178,12 @@ void Switchboard::State::deliver(Inbox& inbox, ServerLink::From&& from) {
 }
 
 /// From now on, a send to this slave fails.
-void Switchboard::State::lose(const std::string& peer) { peers.erase(peer); }
+void Switchboard::State::lose(const std::string& peer) {
+  const auto found = peers.find(peer);
+  if (found == peers.end()) return;
+  found->second->part(peer);
+  peers.erase(found);
+}
 
 void Switchboard::State::keep_house() {
   const std::vector<Refusal> turned_away = link.take_refusals();
@@ -252,6 +262,8 @@ class Switchboard::Line::Link final : public ServerLink {
     {
       const std::lock_guard lock(state_->mutex);
       if (!state_->peers.contains(peer)) throw PeerLost(peer, "it is not connected");
+      const Message& message = envelope.message;
+      if (std::holds_alternative<Bye>(message) || std::holds_alternative<Refused>(message)) inbox_->part(peer);
       state_->outgoing.push_back({peer, channel, envelope});
     }
     state_->link.wake();

@@ -67,7 +67,8 @@ class Switchboard::Line final : public Network {
   /// Must not be called: the line is a master's.
   std::unique_ptr<ClientLink> connect(const std::string& endpoint, const LinkOptions& options, int peer_port) override;
 
-  /// The slaves of the line's names that have sent nothing on their data connections, so that no run has welcomed them.
+  /// The slaves of the line's names that no run has: they have sent nothing on their data connections, are gone, or were sent
+  /// away.
   std::vector<std::string> absent() const;
 
  private:

@@ -154,7 +154,9 @@ void JobDispatcher::take_news(JobMachine& machine) {
     job.last = std::move(*news.step);
   }
   if (end) return take_end(machine, *end);
-  if (!machine.run->joined() && machine.run->seconds() > kAwaitSlave) machine.run->stop();
+  // A run that has begun takes care of lost slaves itself.
+  const bool waits = !machine.run->begun() && !machine.run->joined();
+  if (waits && machine.run->seconds() > kAwaitSlave) machine.run->stop();
 }
 
 void JobDispatcher::take_end(JobMachine& machine, const JobRunEnd& end) {

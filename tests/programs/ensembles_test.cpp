@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "tests/programs/ensembles.hpp"
 
@@ -155,7 +156,10 @@ TEST_F(Ensembles, RunInTurnOnAllSlaves) {
   EXPECT_NEAR(json_of(over).back()["loss"], alone["loss"].get<double>(), 1e-4);
 }
 
-TEST_F(Ensembles, GoOnElsewhereWhenASlaveIsKilled) {
+/// The time between the beginning of a member on a slave and the death of the slave.
+class EnsembleLosses : public Ensembles, public testing::WithParamInterface<std::chrono::milliseconds> {};
+
+TEST_P(EnsembleLosses, GoOnElsewhere) {
   train("a", {"--steps", "25"});
   train("b", {"--steps", "25", "--seed", "2"});
   train("c", {"--steps", "25", "--seed", "3"});
@@ -169,6 +173,7 @@ TEST_F(Ensembles, GoOnElsewhereWhenASlaveIsKilled) {
   Process process = master(over);
   ASSERT_TRUE(process.wait_for("begins on helper-", 100s)) << process.output();
   const bool is_first = process.output().find("begins on helper-1") != std::string::npos;
+  std::this_thread::sleep_for(GetParam());
   (is_first ? first : second).signal(SIGKILL);
   ASSERT_EQ(process.wait(100s), kSuccess) << process.output();
   EXPECT_THAT(process.output(), AllOf(HasSubstr(is_first ? "lost helper-1 (" : "lost helper-2 ("),
@@ -179,6 +184,9 @@ TEST_F(Ensembles, GoOnElsewhereWhenASlaveIsKilled) {
                                       100.0 * each["accuracy"].get<double>(), each["loss"].get<double>())));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Moments, EnsembleLosses, testing::Values(0ms, 700ms),
+                         [](const auto& info) { return fmt::format("After{}Milliseconds", info.param.count()); });
 
 TEST_F(Ensembles, EndWithAMemberWhoseOutputsAreNotFinite) {
   train("a", {"--steps", "5"});

@@ -153,6 +153,10 @@ TEST(Switchboards, FindThatASlaveIsGone) {
   const auto link = line->listen("", {});
   a.hello();
   const std::string id = heard_on(*link);
+  EXPECT_THAT(line->absent(), testing::ElementsAre("a"));
+  a.attach();
+  EXPECT_TRUE(link->receive(in(5s)));
+  EXPECT_THAT(line->absent(), testing::IsEmpty());
   a.die();
   EXPECT_THROW(
       {
@@ -162,11 +166,25 @@ TEST(Switchboards, FindThatASlaveIsGone) {
         }
       },
       PeerLost);
+  EXPECT_THAT(line->absent(), testing::ElementsAre("a")) << "otherwise a run that has not begun would wait for it";
   // Nobody waits for a slave that does not ask any more.
   Slave b(board, "b");
   await_callers(board, 1);
   b.die();
   await_callers(board, 0);
+}
+
+TEST(Switchboards, KnowWhomARunHasSentAway) {
+  Switchboard board("tcp://127.0.0.1:*", {});
+  Slave a(board, "a");
+  const auto line = board.line({"a"});
+  const auto link = line->listen("", {});
+  a.hello();
+  const std::string id = heard_on(*link);
+  a.attach();
+  EXPECT_TRUE(link->receive(in(5s)));
+  link->send(id, Channel::control, {Bye{"the slave did not answer"}, {}}, in(1s));
+  EXPECT_THAT(line->absent(), testing::ElementsAre("a"));
 }
 
 TEST(Switchboards, RefuseWhomNoRunCouldTake) {
