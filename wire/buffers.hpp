@@ -3,7 +3,7 @@
 
 namespace convoy::wire {
 
-/// The system cuts this down to its own limit.
+/// A buffer that Convoy does not limit. The system cuts the size down to its own limit.
 inline constexpr int kLargestBuffer = 64 * 1024 * 1024;
 
 /// Returns the bytes that each of `connections` may have on the way if they all begin or end in one card: 128 KiB for all of

@@ -21,7 +21,8 @@ class ReceiveWindows {
   ReceiveWindows(const ReceiveWindows&) = delete;
   ReceiveWindows& operator=(const ReceiveWindows&) = delete;
 
-  /// From now on `senders` machines send here at the same time. A single sender keeps the window of the system.
+  /// From now on `senders` machines send here at the same time, each through one connection or two. With 0 the system chooses
+  /// the windows.
   void share(int senders);
   /// Limits connections that were accepted since the last call.
   void watch();
@@ -32,7 +33,7 @@ class ReceiveWindows {
   zmq::socket_t& listening_;
   zmq::socket_t events_;
   std::set<int> connections_;  ///< descriptors
-  int senders_ = 1;
+  int senders_ = 0;
 };
 
 }  // namespace convoy::wire
