@@ -3,6 +3,15 @@
 // A set is a part of the input with a mean and a variance of its own: a group of a sample, or with BY_POSITION one of the
 // `places` of a group of a sample. `mean` and `inverse` (1 / standard deviation) have one value for each set.
 
+// The channels of a group that a shard has, in set_slopes: their maps and their gradients. Third index: sample and group.
+#define CHANNELS_OF_THE_GROUP                                                    \
+  const size_t group = get_global_id(2);                                         \
+  const size_t n = group / groups;                                               \
+  const int begin = max(first, start + (int)(group % groups) * size);            \
+  const int end = min(first + count, start + (int)(group % groups + 1) * size);  \
+  global const float* from = input + (n * channels + begin) * places;            \
+  global const float* slopes = gradient + (n * count + begin - first) * places
+
 #ifdef BY_POSITION
 #define SET(group, p) ((group)*places + (p))
 #define VALUES_OF_A_SET size
@@ -41,12 +50,7 @@ kernel void set_slopes(global const float* restrict input, global const float* r
                        global const float* restrict mean, global const float* restrict inverse,
                        global float* restrict sums, global float* restrict products, int channels, int first, int count,
                        int start, int groups, int size, int places) {
-  const size_t group = get_global_id(2);
-  const size_t n = group / groups;
-  const int begin = max(first, start + (int)(group % groups) * size);
-  const int end = min(first + count, start + (int)(group % groups + 1) * size);
-  global const float* from = input + (n * channels + begin) * places;
-  global const float* slopes = gradient + (n * count + begin - first) * places;
+  CHANNELS_OF_THE_GROUP;
   FOR_COLUMNS(p, places) sums[group * places + p] = products[group * places + p] = 0.0f;
   for (int c = 0; c < end - begin; ++c) {
     FOR_COLUMNS(p, places) {
@@ -97,12 +101,7 @@ kernel void set_slopes(global const float* restrict input, global const float* r
                        global const float* restrict mean, global const float* restrict inverse,
                        global float* restrict sums, global float* restrict products, int channels, int first, int count,
                        int start, int groups, int size, int places) {
-  const size_t group = get_global_id(2);
-  const size_t n = group / groups;
-  const int begin = max(first, start + (int)(group % groups) * size);
-  const int end = min(first + count, start + (int)(group % groups + 1) * size);
-  global const float* from = input + (n * channels + begin) * places;
-  global const float* slopes = gradient + (n * count + begin - first) * places;
+  CHANNELS_OF_THE_GROUP;
   float sum = 0.0f;
   float product = 0.0f;
   for (int c = 0; c < end - begin; ++c) {
