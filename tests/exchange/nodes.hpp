@@ -201,8 +201,19 @@ class Nodes {
     });
   }
 
+  /// Whether a parcel that waits may arrive now, before those that were sent earlier on the same way.
+  bool may_overtake(const std::deque<Sent>& queue, std::deque<Sent>::const_iterator late) const {
+    const auto carries_images_of = [&](const Sent& sent) {
+      return sent.parcel.task != kGrant && sent.step == begun_[at(sent.parcel.to)] &&
+             carries_images(nodes_[at(sent.parcel.to)]->task(sent.parcel.task));
+    };
+    return carries_images_of(*late) &&
+           std::none_of(queue.begin(), late, [&](const Sent& sent) { return sent.parcel.task == late->parcel.task; });
+  }
+
   /// Lets one node work or begin the next step, or one parcel arrive. Parcels of a step between two nodes arrive in the
-  /// order in which they were sent; they wait until the receiver has begun the step.
+  /// order in which they were sent, but that a slave may have the images of a micro-batch before those of an earlier one. They wait
+  /// until the receiver has begun the step.
   void one_turn() {
     if (random_.below(2) == 0) {
       const std::uint32_t node = random_.below(static_cast<std::uint32_t>(nodes_.size()));
@@ -215,9 +226,11 @@ class Nodes {
     if (queues_.empty()) return;
     auto queue = queues_.begin();
     std::advance(queue, random_.below(static_cast<std::uint32_t>(queues_.size())));
-    const auto next =
+    auto next =
         std::ranges::find_if(queue->second, [&](const Sent& sent) { return sent.step <= begun_[at(sent.parcel.to)]; });
     if (next == queue->second.end()) return;
+    const auto late = next + random_.below(static_cast<std::uint32_t>(queue->second.end() - next));
+    if (may_overtake(queue->second, late)) next = late;
     const Parcel parcel = std::move(next->parcel);
     queue->second.erase(next);
     const std::size_t to = at(parcel.to);
