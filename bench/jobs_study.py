@@ -10,7 +10,8 @@ The speed of a slave is the one of this run: the operations of its jobs over its
 bound shows what the placing of jobs costs, and not what quotas, links and the master's dense layers cost.
 
 Then the study runs the same jobs once more and kills a slave when half of the first makespan is over. All jobs must end, each
-with exactly the weights of the undisturbed run; the study fails otherwise. The bound of this run counts the slave until then.
+with exactly the weights of the undisturbed run; the study fails otherwise. The bound of this run counts the slave until then. A
+slave that did no whole job in this run counts with its speed of the first run.
 
 It writes a row for each run to --csv. It needs root, iproute2 and cgroups; without root it skips, with exit code 77.
 
@@ -129,8 +130,8 @@ class Study:
 
 
 def summary(run):
-    """Returns the makespan, the operations of each job, and each slave's operations a second in its jobs."""
-    gflops, operations, seconds, done = {}, {}, {}, {}
+    """Returns the makespan, the operations of each job, and each slave's operations a second in the jobs that it did as a whole."""
+    gflops, operations, seconds, done, lost = {}, {}, {}, {}, set()
     end = run["began"]
     for when, event in run["events"]:
         if event["event"] == "machine":
@@ -140,7 +141,9 @@ def summary(run):
             operations.setdefault(event["job"], predicted)  # of the whole job, when it begins for the first time
         elif event["event"] == "leave":
             end = when
-            if event["outcome"] == "finished" and not run["killed_after"]:
+            if event["outcome"] == "lost":
+                lost.add(event["job"])
+            elif event["outcome"] == "finished" and event["job"] not in lost:
                 done[event["machine"]] = done.get(event["machine"], 0.0) + operations[event["job"]]
                 seconds[event["machine"]] = seconds.get(event["machine"], 0.0) + event["seconds"]
     return end - run["began"], operations, {machine: done[machine] / seconds[machine] for machine in done}
@@ -209,6 +212,7 @@ def study(options, folder):
         if second["killed_after"] is None:
             sys.exit("jobs_study: the second run was over before the slave was killed")
         equal = equal_weights(first, second)
+        speeds.update(summary(second)[2])  # the others may be faster while one is gone
         rows.append({**row_of(options, "killed", second, speeds, operations), "equal_weights": equal})
         show(rows[1], speeds)
         return rows, equal == len(JOBS)
