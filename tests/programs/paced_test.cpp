@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/programs/programs.hpp"
 
@@ -45,6 +47,27 @@ TEST_F(Programs, ARunOnPacedDevicesIsMarkedAndSavesNoWeights) {
   Process again = master(training(folder("again"), {"--device", "paced:" + calibration + "#b", "--steps", "2"}));
   EXPECT_EQ(again.wait(60s), kSuccess) << again.output();
   EXPECT_THAT(again.output(), AllOf(HasSubstr("#b: nothing was computed"), Not(HasSubstr("a checkpoint was written"))));
+}
+
+TEST_F(Programs, ModelsTravelBothWaysOnPacedDevicesThoughTheirWeightsNeverChange) {
+  Process a = slave("a", {"--device", kPaced, "--once"});
+  Process b = slave("b", {"--device", kPaced, "--once"});
+  Process train = master(training(folder("run"), {"--device", kPaced, "--slaves", "2", "--sync", "join", "--replicas", "2",
+                                                  "--sync-every", "2", "--steps", "7"}));
+  ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+  double sent = 0.0;  // by slaves
+  double received = 0.0;
+  std::istringstream lines(file_bytes(folder("run") + "/events.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json event = nlohmann::json::parse(line);
+    if (event["event"] != "step" || event["step"] <= 2) continue;  // the weights are loaded in the first step
+    for (const nlohmann::json& member : event["times"]) {
+      sent += member["states_sent"].get<double>();
+      received += member["states_received"].get<double>();
+    }
+  }
+  EXPECT_GT(sent, 0.0);
+  EXPECT_GT(received, 0.8 * sent);  // the last models are collected, and sent to nobody
 }
 
 TEST_F(Programs, APacedDeviceRefusesWhatNeedsValues) {
