@@ -256,14 +256,14 @@ class ReplicaSimulation {
     after(workers_.latency, {Kind::begins, event.worker});
   }
   void send_images(int worker) {
-    const int parts = workers_.director->micro_batches;
+    const int parts = micro_batches_of(*workers_.director, run_);
     for (int part = 0; part < parts; ++part) {
       send_behind({count_, worker, share() * workers_.director->images / parts, {Kind::images_arrive, worker}});
     }
   }
   void take_images(int worker) {
     State& state = states_[slot(worker)];
-    const int parts = workers_.director->micro_batches;
+    const int parts = micro_batches_of(*workers_.director, run_);
     work(state.free, workers_.director->forward * state.seconds / parts);
     if (++state.images < parts) return;
     state.images = 0;

@@ -48,13 +48,17 @@ int gradients_of(const ReplicaRun& run, int workers, int iteration) {
   return std::min(workers - run.backup, (left + run.local_steps - 1) / run.local_steps);
 }
 
+int micro_batches_of(const Director& director, const ReplicaRun& run) {
+  return director.micro_batches * (run.scheme == Scheme::join ? run.local_steps : 1);
+}
+
 int most_units(const Workers& workers, const ReplicaRun& run, std::size_t servers) {
   constexpr double kTransfers = 20000.0;
   constexpr int kLeast = 8;
   double of_a_worker = 2.0 * static_cast<double>(servers);
   if (const auto& director = workers.director) {
     of_a_worker += static_cast<double>(director->stages.size() + director->known.size());
-    of_a_worker += director->micro_batches + 2.0;
+    of_a_worker += micro_batches_of(*director, run) + 2.0;
   }
   const auto count = static_cast<int>(workers.gradient.size());
   const int half = std::max(kLeast, static_cast<int>(0.5 * kTransfers / (of_a_worker * count)));
