@@ -282,6 +282,13 @@ TEST(ReplicaSimulation, MicroBatchesArriveWhileOthersAreComputed) {
   EXPECT_NEAR(seconds_of_iteration(directed(1, director)), 0.1 + 4 * 0.2 + 0.1 + 0.6 + 0.1, 1e-9);
 }
 
+TEST(ReplicaSimulation, TheImagesOfTheNextLocalStepArriveWhileOneIsComputed) {
+  // The images of a batch take 0.2 s, and computing them 0.4 s. Only those of the first of ten batches are waited for.
+  const Workers workers = directed(1, {.images = 2.0, .stages = {}});
+  const ReplicaRun run{.scheme = Scheme::join, .server = Server::central, .batches = 40, .local_steps = 10};
+  EXPECT_NEAR(simulate(workers, run).seconds, 4 * (0.1 + 0.2 + 10 * 1.0 + 0.1), 1e-9);
+}
+
 TEST(ReplicaSimulation, ADirectorComputesTheDenseLayersOfOneWorkerAfterTheOther) {
   Workers workers = directed(4, {.head = 0.3, .stages = {}});
   workers.bytes = 1e-6;

@@ -52,8 +52,8 @@ TEST_F(Programs, ARunOnPacedDevicesIsMarkedAndSavesNoWeights) {
 TEST_F(Programs, ModelsTravelBothWaysOnPacedDevicesThoughTheirWeightsNeverChange) {
   Process a = slave("a", {"--device", kPaced, "--once"});
   Process b = slave("b", {"--device", kPaced, "--once"});
-  Process train = master(training(folder("run"), {"--device", kPaced, "--slaves", "2", "--sync", "join", "--replicas", "2",
-                                                  "--sync-every", "2", "--steps", "7"}));
+  Process train = master(training(folder("run"), {"--device", kPaced, "--slaves", "2", "--sync", "join", "--replicas",
+                                                  "2", "--sync-every", "2", "--steps", "7"}));
   ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
   double sent = 0.0;  // by slaves
   double received = 0.0;
