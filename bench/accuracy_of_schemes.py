@@ -37,6 +37,7 @@ SCHEMES = {  # name: options of convoy-master train
     "join, 1 backup": "--sync join --backup 1",
     "local steps": "--sync join --sync-every 8",
     "local steps, 16": "--sync join --sync-every 16",
+    "local steps, 32": "--sync join --sync-every 32",
     "outer step": "--sync join --sync-every 8 --outer-momentum 0.9 --outer-rate 0.7",
     "none": "--sync none",
     "none, half momentum": "--sync none --set training.momentum=0.45",
