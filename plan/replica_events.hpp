@@ -88,8 +88,8 @@ int batches_of_iteration(const ReplicaRun& run, int workers);
 int units_of(const ReplicaRun& run, int workers);
 /// Returns how many gradients end an iteration, counted from 0.
 int gradients_of(const ReplicaRun& run, int workers, int iteration);
-/// Returns the micro-batches that a worker computes between two exchanges. The images of the next local step travel while it
-/// computes.
+/// Returns the number of micro-batches that a worker computes between two exchanges. The images of the next local step travel
+/// while it computes.
 int micro_batches_of(const Director& director, const ReplicaRun& run);
 /// Bounds the time that a simulation takes. Of asynchronous gradients, half are as many of each worker, because what happens
 /// repeats from round to round.

@@ -172,7 +172,7 @@ void GraphBuilder::forward(int s, int m) {
     std::vector<int> after;
     for (const int value : values) append_tasks(after, arrivals(value, m, each.node));
     append_tasks(after, updated_[{s, each.node}]);
-    // With the last micro-batch the shard normalises the batch, so that all others come first, in whatever order.
+    // The shard normalises the batch with the last micro-batch, so this task waits for all others, in whatever order they are.
     for (int other = 0; normalises(s) && m + 1 == plan_.micro_batches && other < m; ++other) {
       append_tasks(after, {computed_.at({s, other, each.node})});
     }
@@ -237,7 +237,7 @@ void GraphBuilder::backward_input(int s, int m) {
       const auto before = part_.find({value, m, each.node});
       if (before != part_.end()) append_tasks(after, {before->second});
     }
-    // With the first micro-batch the shard finds the gradients of the whole batch.
+    // The shard finds the gradients of the whole batch with the first micro-batch, so the others wait for it.
     if (normalises(s) && m > 0) append_tasks(after, {backward_tasks_.at({s, each.node}).front()});
     const int task = add_pass(TaskKind::backward_input, s, m, each, std::move(after));
     backward_tasks_[{s, each.node}].push_back(task);

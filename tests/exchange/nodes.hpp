@@ -212,8 +212,8 @@ class Nodes {
   }
 
   /// Lets one node work or begin the next step, or one parcel arrive. Parcels of a step between two nodes arrive in the
-  /// order in which they were sent, but that a slave may have the images of a micro-batch before those of an earlier one. They wait
-  /// until the receiver has begun the step.
+  /// order in which they were sent, except that images of a micro-batch may arrive before those of an earlier one. They wait until
+  /// the receiver has begun the step.
   void one_turn() {
     if (random_.below(2) == 0) {
       const std::uint32_t node = random_.below(static_cast<std::uint32_t>(nodes_.size()));
