@@ -2,6 +2,8 @@
 // graph is pure data, computed by a pure function, and equal for all nodes with the same plan.
 #pragma once
 
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "core/step_work.hpp"
@@ -111,6 +113,10 @@ bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan);
 
 /// Returns the lane of a send. To and from the master there is one lane alone.
 Lane lane_of(const Task& sent, const TaskGraph& graph);
+
+/// Returns the slaves to which a slave sends, and the lanes, in a training step or in a forward pass outside training. Images that
+/// slaves relay may pass over others in the one than in the other.
+std::set<std::pair<int, Lane>> slaves_sent_to(const Plan& plan, const std::vector<Stage>& trunk, int slave);
 
 /// Returns whether a task finds, joins or takes statistics of a batch norm.
 bool concerns_statistics(const Task& task);

@@ -84,6 +84,18 @@ Lane lane_of(const Task& sent, const TaskGraph& graph) {
   return concerns_weights(sent) && sent.node != graph.master && sent.to != graph.master ? Lane::bulk : Lane::prompt;
 }
 
+std::set<std::pair<int, Lane>> slaves_sent_to(const Plan& plan, const std::vector<Stage>& trunk, int slave) {
+  std::set<std::pair<int, Lane>> targets;
+  for (const bool training : {true, false}) {
+    const TaskGraph graph = make_task_graph(plan, trunk, training);
+    for (const Task& each : graph.tasks) {
+      if (each.kind != TaskKind::send || each.node != slave || each.to == graph.master) continue;
+      targets.emplace(each.to, lane_of(each, graph));
+    }
+  }
+  return targets;
+}
+
 bool updates(const TaskGraph& graph, int node) {
   return std::ranges::any_of(graph.tasks,
                              [node](const Task& task) { return task.kind == TaskKind::update && task.node == node; });

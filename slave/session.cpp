@@ -326,8 +326,7 @@ void Session::carry(Parcel&& parcel) {
   if (parcel.to == node_->graph().master) {
     link_.send(Channel::data, envelope, Clock::now() + kTransferPatience);
   } else {
-    const TaskGraph& graph = node_->graph();
-    link_.send_to_peer(parcel.to, lane_of(graph.tasks[static_cast<std::size_t>(parcel.task)], graph), envelope);
+    link_.send_to_peer(parcel.to, lane_of(node_->task(parcel.task), node_->graph()), envelope);
   }
 }
 

@@ -89,12 +89,7 @@ void Session::check_memory(const wire::Assign& task) const {
 
 /// Connects to the slaves that this node sends to. Returns the names of slaves that do not listen for other slaves.
 std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
-  const TaskGraph graph = make_task_graph(task.plan, task.trunk);
-  std::set<std::pair<int, Lane>> targets;
-  for (const Task& each : graph.tasks) {
-    if (each.kind != TaskKind::send || each.node != index_ || each.to == graph.master) continue;
-    targets.emplace(each.to, lane_of(each, graph));
-  }
+  std::set<std::pair<int, Lane>> targets = slaves_sent_to(task.plan, task.trunk, index_);
   for (const wire::StateMove& move : task.moves) {
     if (move.from == index_) targets.emplace(move.to, Lane::prompt);
   }

@@ -168,9 +168,7 @@ void ClusterTrunk::end_at_limit() {
 }
 
 bool ClusterTrunk::sends_to_slaves(std::size_t slave) const {
-  return std::ranges::any_of(node_->graph().tasks, [&](const Task& task) {
-    return task.kind == TaskKind::send && static_cast<std::size_t>(task.node) == slave && is_slave(task.to);
-  });
+  return !slaves_sent_to(plan_, stages_, static_cast<int>(slave)).empty();
 }
 
 bool ClusterTrunk::through_master() const {

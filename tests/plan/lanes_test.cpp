@@ -53,5 +53,26 @@ TEST(Lanes, AreForSendsBetweenSlaves) {
   }
 }
 
+/// Slave b computes only what a second head reads, so that images pass it over in a test.
+TEST(Lanes, AreThoseOfTestsAsWell) {
+  const Stage first{.name = "first", .channels = 2, .height = 4, .width = 4, .conv = {.filters = 3}, .after = {}};
+  Stage side{.name = "side", .channels = 3, .height = 4, .width = 4, .conv = {.filters = 2}, .after = {}};
+  side.from = {{.stage = 0, .channels = {0, 3}}};
+  Stage last = side;
+  last.name = "last";
+  const std::vector<Stage> trunk{first, side, last};
+  Plan plan{.batch = 4,
+            .members = {"a", "b", "c"},
+            .stages = {stage_plan({3}, 4), stage_plan({0, 2}, 4), stage_plan({0, 0, 2}, 4)},
+            .exchange = Exchange::ring,
+            .relayed = true};
+  plan.stages[0].replicated = true;
+  validate(plan, trunk);
+  const std::set<std::pair<int, Lane>> all = slaves_sent_to(plan, trunk, 0);
+  EXPECT_TRUE(all.contains({1, Lane::prompt})) << "images of a training step";
+  EXPECT_TRUE(all.contains({2, Lane::prompt})) << "images of a test";
+  EXPECT_TRUE(all.contains({2, Lane::bulk})) << "weights";
+}
+
 }  // namespace
 }  // namespace convoy

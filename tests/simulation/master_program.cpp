@@ -80,6 +80,7 @@ class Recorder : public Learner {
       return call();
     } catch (const Rewound& rewound) {
       run_.forget_steps_after(run_.steps_at(rewound.to()));
+      batches_tested_ = 0;
       throw;
     }
   }
@@ -91,11 +92,10 @@ class Recorder : public Learner {
   BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override {
     return watched([&] {
       const BatchLoss loss = learner_.accumulate(images, labels, pass);
-      const Plan& plan = cluster_.plan();
-      if (!plan_ || !(*plan_ == plan)) plan_ = std::make_shared<const Plan>(plan);
+      const bool alone = look_at_plan();
       step_ = {plan_, loss.sum};
+      batches_tested_ = 0;
       // A master that trains alone computes everything.
-      const bool alone = plan.members == std::vector<std::string>{kMasterName};
       actor_.work(run_.scenario_.master_pace.call * (alone ? 20 : 1));
       return loss;
     });
@@ -115,7 +115,15 @@ class Recorder : public Learner {
   const Tensor& outputs(const Images& images) override {
     return watched([&]() -> const Tensor& { return learner_.outputs(images); });
   }
-  BatchLoss test_loss(const Labels& labels, int count) override { return learner_.test_loss(labels, count); }
+  BatchLoss test_loss(const Labels& labels, int count) override {
+    const BatchLoss loss = learner_.test_loss(labels, count);
+    look_at_plan();
+    std::vector<KeptStep>& test = run_.kept_.tests[run_.kept_.steps.size()];
+    test.resize(batches_tested_++);
+    test.push_back({plan_, loss.sum});
+    log_.line("tested, loss {}", loss.sum);
+    return loss;
+  }
   std::shared_ptr<const ModelState> state() override {
     return watched([&] { return learner_.state(); });
   }
@@ -123,6 +131,13 @@ class Recorder : public Learner {
   std::vector<MemberTime> take_times() override { return learner_.take_times(); }
 
  private:
+  /// Returns whether the master is the plan's only member.
+  bool look_at_plan() {
+    const Plan& plan = cluster_.plan();
+    if (!plan_ || !(*plan_ == plan)) plan_ = std::make_shared<const Plan>(plan);
+    return plan.members == std::vector<std::string>{kMasterName};
+  }
+
   Run& run_;
   Cluster& cluster_;
   Learner& learner_;
@@ -131,6 +146,7 @@ class Recorder : public Learner {
   Random random_;
   std::shared_ptr<const Plan> plan_;
   KeptStep step_;
+  std::size_t batches_tested_ = 0;  ///< since the last step
 };
 
 Run::Run(const Scenario& scenario, const std::string& folder)
@@ -153,6 +169,7 @@ long Run::steps_at(const Progress& progress) const {
 void Run::forget_steps_after(long steps) {
   invariant(steps <= static_cast<long>(kept_.steps.size()), "a run goes back, never forward");
   kept_.steps.resize(static_cast<std::size_t>(steps));
+  kept_.tests.erase(kept_.tests.upper_bound(kept_.steps.size()), kept_.tests.end());
 }
 
 Training Run::training() const {

@@ -160,13 +160,28 @@ class Replay : public Learner {
   void settle() override { net_.settle(); }
   std::optional<Broken> broken() const override { return net_.broken(); }
   void apply(const UpdateStep& step, const Progress& after) override { net_.apply(step, after); }
-  const Tensor& outputs(const Images& images) override { return net_.outputs(images); }
-  BatchLoss test_loss(const Labels& labels, int count) override { return net_.test_loss(labels, count); }
+  const Tensor& outputs(const Images& images) override {
+    if (const KeptStep* kept = test(tested_[losses_.size()].size())) use(kept->plan);
+    return net_.outputs(images);
+  }
+  BatchLoss test_loss(const Labels& labels, int count) override {
+    const BatchLoss loss = net_.test_loss(labels, count);
+    std::vector<double>& tested = tested_[losses_.size()];
+    const KeptStep* kept = test(tested.size());
+    if (kept != nullptr && kept->loss != loss.sum && difference_.empty()) {
+      difference_ = fmt::format("the loss of batch {} of the test after step {} is {} instead of {}", tested.size() + 1,
+                                losses_.size(), kept->loss, loss.sum);
+    }
+    tested.push_back(loss.sum);
+    return loss;
+  }
   std::shared_ptr<const ModelState> state() override { return net_.state(); }
   void load(TrainingState from) override { net_.load(std::move(from)); }
   std::vector<MemberTime> take_times() override { return {}; }
 
   const std::vector<double>& losses() const { return losses_; }
+  /// How a test differs from what the run has kept of it; empty if none does.
+  const std::string& difference() const { return difference_; }
 
  private:
   /// As Cluster makes it.
@@ -175,6 +190,11 @@ class Replay : public Learner {
       return std::make_unique<NodesTrunk>(cut_.trunk, plan_);
     }
     return std::make_unique<LocalTrunk>(cut_.trunk, input_shape(cut_.trunk.front(), plan_->batch), *device_);
+  }
+  /// A batch of the test after the current step; null if the run has not kept it.
+  const KeptStep* test(std::size_t batch) const {
+    const auto kept = kept_.tests.find(losses_.size());
+    return kept == kept_.tests.end() || batch >= kept->second.size() ? nullptr : &kept->second[batch];
   }
   /// Takes the state along.
   void use(const std::shared_ptr<const Plan>& plan) {
@@ -193,6 +213,8 @@ class Replay : public Learner {
   std::unique_ptr<Trunk> trunk_;
   NetLearner net_;
   std::vector<double> losses_;
+  std::map<std::size_t, std::vector<double>> tested_;  ///< as Kept::tests
+  std::string difference_;
 };
 
 bool same_bits(const Tensor& a, const Tensor& b) { return std::ranges::equal(a.span(), b.span()); }
@@ -224,6 +246,7 @@ std::string difference_from_replay(const Kept& kept, const Cut& cut, Training tr
     if (kept.steps[i].loss == replay.losses()[i]) continue;
     return fmt::format("the loss of step {} is {} instead of {}", i + 1, kept.steps[i].loss, replay.losses()[i]);
   }
+  if (!replay.difference().empty()) return replay.difference();
   if (!(kept.state.progress == expected.progress)) return "training does not stand where the steps have brought it";
   return difference(*kept.state.model, *expected.model);
 }

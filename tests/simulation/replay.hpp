@@ -2,6 +2,7 @@
 // one thread and without a network.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct KeptStep {
 /// What a run has come to.
 struct Kept {
   std::vector<KeptStep> steps;
+  std::map<std::size_t, std::vector<KeptStep>> tests;  ///< by the number of steps before it, the batches of a test
   TrainingState state;
 };
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tests/support/random_net.hpp"
+
 namespace convoy::simulation {
 namespace {
 
@@ -51,6 +53,9 @@ layers:
 training: {batch: 4, epochs: 10000, learning_rate: 0.01, momentum: 0.9}
 )";
 
+constexpr const char* kTrainingOfRandomNets =
+    "training: {batch: 4, epochs: 10000, learning_rate: 0.01, momentum: 0.9, clip: 1.0}\n";
+
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed, 3) {}
@@ -77,6 +82,7 @@ class Draw {
     scenario.long_waits =
         scenario.slaves.back().hostile || std::ranges::count(scenario.events, Fault::cut_data, &Event::fault) > 0;
     scenario.options.keep_images = chance(2);
+    if (chance(3)) scenario.net = random_net(seed) + kTrainingOfRandomNets;
     return scenario;
   }
 
