@@ -30,9 +30,12 @@ std::string address_of(std::uint32_t descriptor) {
   return plain_ip(text.data());
 }
 
-std::string reason(std::uint16_t event, std::uint32_t value) {
+std::string reason(std::uint16_t event, std::uint32_t value, bool encrypted) {
   if (event == kAuthFailed) return "";  // the gatekeeper keeps the reason
-  if (event == kBrokenOff) return "it closed the connection before it showed a key; it may have another key, or none";
+  if (event == kBrokenOff) {
+    return encrypted ? "it closed the connection before it showed a key; it may have another key, or none"
+                     : "it closed the connection before it said what it is; if it is a slave, it tries again";
+  }
   if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) return "only one side was started with --insecure";
   if (value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC) return "it does not have this master's key";
   return "it does not speak the protocol";
@@ -40,8 +43,8 @@ std::string reason(std::uint16_t event, std::uint32_t value) {
 
 }  // namespace
 
-Refusals::Refusals(zmq::context_t& context, zmq::socket_t& watched)
-    : watched_(watched), events_(context, zmq::socket_type::pair) {
+Refusals::Refusals(zmq::context_t& context, zmq::socket_t& watched, bool encrypted)
+    : watched_(watched), encrypted_(encrypted), events_(context, zmq::socket_type::pair) {
   zmq_socket_monitor(watched.handle(), kEndpoint,
                      ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | kAuthFailed | kProtocolFailed | kBrokenOff);
   events_.set(zmq::sockopt::linger, 0);
@@ -91,7 +94,7 @@ void Refusals::take_event(std::uint16_t event, std::uint32_t value) {
     const std::scoped_lock lock(mutex_);
     if (refusals_.size() < kMostKept) refusals_.push_back({address, why});
   } else {
-    why_ = reason(event, value);
+    why_ = reason(event, value, encrypted_);
   }
 }
 

@@ -17,7 +17,8 @@ namespace convoy::wire {
 /// Follows the handshakes at a listening socket, in a thread of its own. It must be destroyed before the socket.
 class Refusals {
  public:
-  Refusals(zmq::context_t& context, zmq::socket_t& watched);
+  /// `encrypted` says whether the socket asks for keys.
+  Refusals(zmq::context_t& context, zmq::socket_t& watched, bool encrypted);
   ~Refusals();
   Refusals(const Refusals&) = delete;
   Refusals& operator=(const Refusals&) = delete;
@@ -30,6 +31,7 @@ class Refusals {
   void take_event(std::uint16_t event, std::uint32_t value);
 
   zmq::socket_t& watched_;
+  const bool encrypted_;
   zmq::socket_t events_;
   std::map<std::uint32_t, std::string> addresses_;  ///< IP addresses of the connections, by file descriptor
   std::string why_;  ///< why the handshake failed whose connection closes next; empty if none failed

@@ -63,10 +63,10 @@ struct TcpServerLink::State {
   zmq::context_t context{1};
   std::optional<Gatekeeper> gatekeeper;
   zmq::socket_t socket{context, zmq::socket_type::router};
-  Refusals refusals{context, socket};
+  Refusals refusals;
   int woken = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);  ///< readable after wake()
 
-  State() {
+  explicit State(bool encrypted) : refusals(context, socket, encrypted) {
     if (woken < 0) fail("the master cannot make an event: {}; close other programs", std::strerror(errno));
   }
   ~State() { ::close(woken); }
@@ -90,7 +90,7 @@ struct TcpServerLink::State {
 };
 
 TcpServerLink::TcpServerLink(const std::string& endpoint, const LinkOptions& options)
-    : state_(std::make_unique<State>()) {
+    : state_(std::make_unique<State>(options.keys.has_value())) {
   configure(state_->socket, options);
   if (options.keys) {
     const auto shared_key_alone = [shared = options.keys->member.public_key](const std::string& key) -> std::string {

@@ -63,7 +63,7 @@ std::vector<SlaveInfo> Crew::present() const {
   return all;
 }
 
-bool Crew::gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed) {
+bool Crew::gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed, std::size_t most) {
   changed();
   lobby_.guests().need_slaves(true);
   while (static_cast<int>(slaves_.size()) + lobby_.guests().ready() < count && !stop) {
@@ -75,7 +75,7 @@ bool Crew::gather(int count, const std::atomic<bool>& stop, const std::function<
   }
   lobby_.guests().need_slaves(false);
   if (stop) return false;
-  take_in();
+  take_in(most - std::min(most, slaves_.size()));
   return true;
 }
 

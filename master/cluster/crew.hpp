@@ -19,6 +19,8 @@ namespace convoy {
 /// slaves() returns the members. An error that a member's message leads to is a PeerLost that names the member.
 class Crew {
  public:
+  static constexpr std::size_t kMostMembers = 1024;  ///< as many as a plan may have
+
   /// Makes a crew without members. The lobby must outlive it.
   explicit Crew(Lobby& lobby);
   /// Sends Bye to all remaining members.
@@ -28,10 +30,11 @@ class Crew {
 
   Lobby& lobby() { return lobby_; }
 
-  /// Waits until there are `count` slaves, then makes all ready guests members. Members are sorted by name. Calls `changed`
-  /// at the start and whenever a slave joins or leaves the lobby. Returns false if `stop` is set before. While it waits,
-  /// slaves may join however often they were lost.
-  bool gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed);
+  /// Waits until there are `count` slaves, then makes ready guests members until there are `most` members. Members are sorted
+  /// by name. Calls `changed` at the start and whenever a slave joins or leaves the lobby. Returns false if `stop` is set
+  /// before. While it waits, slaves may join however often they were lost.
+  bool gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed,
+              std::size_t most = kMostMembers);
 
   const std::vector<SlaveInfo>& slaves() const { return slaves_; }
   /// The members and the slaves in the lobby, for the calls of `changed`.
@@ -92,8 +95,6 @@ class Crew {
   void ping();
 
  private:
-  static constexpr std::size_t kMostMembers = 1024;  ///< as many as a plan may have
-
   /// What the connections of a member have shown.
   struct Liveness {
     wire::Deadline heard;           ///< time of the last message on the data connection, sent or received

@@ -5,6 +5,7 @@
 #include "master/cluster/join_line.hpp"
 #include "master/cluster/key_file.hpp"
 #include "master/cluster/key_ring.hpp"
+#include "master/cluster/plan_options.hpp"
 
 namespace convoy {
 namespace {
@@ -47,14 +48,16 @@ bool gather_slaves(const ClusterOptions& options, Crew& crew, int count, const O
                                   before.empty() ? "" : " more"));
     notice(observers, "  " + how_to_join(options, crew.lobby().endpoint()));
   }
-  return crew.gather(count, stop, [&] {
+  const auto changed = [&] {
     std::vector<SlaveInfo> here = crew.present();
     const std::string names = newcomers(before, here);
     if (here.size() != before.size() || !names.empty()) {
       notice(observers, fmt::format("{} of {}{}", here.size(), slaves_of(wanted), names));
     }
     before = std::move(here);
-  });
+  };
+  // Fixed shares are those of so many slaves.
+  return crew.gather(count, stop, changed, fixes_shares(options) ? wanted : Crew::kMostMembers);
 }
 
 std::unique_ptr<Lobby> open_lobby(const ClusterOptions& options, const std::string& run, bool paced,

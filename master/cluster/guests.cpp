@@ -279,6 +279,11 @@ void Guests::dismiss(const std::string& reason) {
 void Guests::admit_only(std::set<std::string> names, std::string reason) {
   welcome_ = std::move(names);
   unwelcome_ = std::move(reason);
+  std::erase_if(guests_, [this](const Guest& guest) {
+    if (welcome_->contains(guest.info.name)) return false;
+    reached(link_, guest.info.id, wire::Bye{unwelcome_});
+    return true;
+  });
 }
 
 void Guests::count_loss(const std::string& name, const std::string& address) {

@@ -72,7 +72,8 @@ class Guests {
   /// Whether the run's devices are paced, as this machine's is. A slave whose device is of the other kind is refused. By
   /// default they compute.
   void expect_paced(bool paced) { paced_ = paced; }
-  /// From now on, admits only slaves with these names; other slaves are refused with `reason`.
+  /// From now on, admits only slaves with these names; other slaves are refused with `reason`, and guests with other names
+  /// are sent away with it.
   void admit_only(std::set<std::string> names, std::string reason);
   /// Counts the loss of a member. A slave with several losses in a row is refused for some minutes, unless the run cannot
   /// go on without more slaves.

@@ -48,6 +48,9 @@ void define(CLI::App& command, EnsembleOptions& options) {
     options.has_data = given("--data");
     options.has_corrupt = given("--corrupt");
     options.has_seed = given("--seed");
+    if (given("--export") && options.out.empty()) {
+      throw UsageError("--export: the name is empty; give the name of the ONNX file to write");
+    }
     const char* shared = option_of_shared_nets(command);
     if (given("--master-jobs") && (options.in_turn || options.cluster.slaves == 0 || shared != nullptr)) {
       throw UsageError(fmt::format(

@@ -28,7 +28,9 @@ class JobRun::Watcher : public Observer {
     job_.begun_ = true;
     job_.first_step_ = job_.step_ = start.first_step;
     take_plan(start.plan);
-    job_.pending_.clear();  // how the slave joined
+    // The others tell how the slave joined.
+    std::erase_if(job_.pending_, [this](const std::string& text) { return !tells_of_run(text); });
+    release();
     job_.changed_();
   }
   void on_plan(const Plan& plan) override {
@@ -37,7 +39,9 @@ class JobRun::Watcher : public Observer {
   }
   void on_notice(const std::string& text) override {
     const std::lock_guard lock(job_.mutex_);
-    if (!job_.lost_) job_.pending_.push_back(text);
+    if (job_.lost_) return;
+    if (job_.pending_.empty()) job_.pending_since_ = {};
+    job_.pending_.push_back(text);
   }
   void on_step(const StepReport& report) override {
     const std::lock_guard lock(job_.mutex_);
@@ -62,8 +66,11 @@ class JobRun::Watcher : public Observer {
     job_.pending_.clear();
     job_.stop_ = true;
   }
-  void release() {
-    for (std::string& text : std::exchange(job_.pending_, {})) job_.news_.notices.push_back(std::move(text));
+  void release() { job_.release_notices(); }
+  /// Whether a notice is about the run's own files, such as a damaged checkpoint.
+  bool tells_of_run(const std::string& text) const {
+    const std::string& folder = job_.parts_.options.out;
+    return !folder.empty() && text.find(folder) != std::string::npos;
   }
 
   JobRun& job_;
@@ -87,8 +94,16 @@ bool JobRun::begun() const {
   return begun_;
 }
 
+/// Makes notices that were held back news.
+void JobRun::release_notices() {
+  for (std::string& text : std::exchange(pending_, {})) news_.notices.push_back(std::move(text));
+}
+
 JobNews JobRun::take_news() {
+  // A run that waits, as for room on the disk at its end, takes no step that would show that it is not lost.
+  constexpr double kHeldBack = 3.0;  // seconds
   const std::lock_guard lock(mutex_);
+  if (begun_ && pending_since_.seconds() > kHeldBack) release_notices();
   return std::exchange(news_, {});
 }
 

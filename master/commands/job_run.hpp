@@ -85,6 +85,7 @@ class JobRun {
  private:
   class Watcher;
   void run();
+  void release_notices();
   JobRunEnd train();
   JobRunEnd end_of(const RungEnd& rung) const;
 
@@ -96,7 +97,8 @@ class JobRun {
 
   mutable std::mutex mutex_;  ///< guards all that follows, and parts_.line
   JobNews news_;
-  std::vector<std::string> pending_;  ///< notices that are news once the run has gone on
+  std::vector<std::string> pending_;  ///< notices that are news once the run has gone on, or after some seconds
+  Stopwatch pending_since_;           ///< the oldest of these notices
   bool begun_ = false;
   long first_step_ = 0;
   long step_ = 0;

@@ -34,6 +34,23 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   });
 }
 
+YAML::Node load_yaml(const std::string& text, const std::string& what) {
+  try {
+    return YAML::Load(text);
+  } catch (const YAML::Exception& error) {
+    // YAML takes a word that begins with * for the name of something else in the file.
+    const bool named =
+        text.starts_with('*') || text.find(" *") != std::string::npos || text.find("[*") != std::string::npos;
+    const char* const hint = named ? "; a pattern that begins with * needs double quotes" : "";
+    // The parser notices a missing bracket only at the next token, which mostly is on the next line.
+    const bool open = error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW || error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW;
+    throw Error(fmt::format("{}:{}: the text is not YAML; {}{}", what, error.mark.line + 1,
+                            open ? "a bracket or a comma is missing here or at the end of the line before"
+                                 : "check brackets, quotes and indentation there",
+                            hint));
+  }
+}
+
 Fields::Fields(const std::string& file, const YAML::Node& node, std::string owner, std::string path,
                const Applied& applied)
     : file_(file), node_(node), owner_(std::move(owner)), path_(std::move(path)), applied_(&applied) {
@@ -50,9 +67,9 @@ Fields Fields::of_text(const std::string& file, const std::string& text, std::st
   static const Applied kNone;
   YAML::Node root;
   try {
-    root = YAML::Load(text);
-  } catch (const YAML::Exception& error) {
-    throw Error(fmt::format("{}:{}: {}", file, error.mark.line + 1, what));
+    root = load_yaml(text, file);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}; {}", error.what(), what));
   }
   if (!root.IsMap()) throw Error(fmt::format("{}:1: {}", file, what));
   return {file, root, std::move(owner), "", kNone};

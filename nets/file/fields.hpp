@@ -15,6 +15,9 @@ namespace convoy {
 /// The fields that `--set` has set, as "owner.field" to value. These fields have no line in the file.
 using Applied = std::map<std::string, std::string>;
 
+/// The text as YAML. Throws Error naming `what` and the line if the text is not YAML.
+YAML::Node load_yaml(const std::string& text, const std::string& what);
+
 /// One map of a net file: a layer, `training`, and so on.
 class Fields {
  public:
@@ -23,7 +26,7 @@ class Fields {
   Fields(const std::string& file, const YAML::Node& node, std::string owner, std::string path, const Applied& applied);
 
   /// The fields of a whole file whose text is one map, as YAML or JSON. Throws Error naming file and line, with `what`, if
-  /// the text is something else.
+  /// the text is something else, and with the fault if it is not YAML.
   static Fields of_text(const std::string& file, const std::string& text, std::string owner, const std::string& what);
 
   /// Whether an optional field is present.

@@ -25,22 +25,6 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-YAML::Node load(const std::string& text, const std::string& what) {
-  try {
-    return YAML::Load(text);
-  } catch (const YAML::Exception& error) {
-    // YAML takes a word that begins with * for the name of something else in the file.
-    const char* const hint =
-        text.find('*') == std::string::npos ? "" : "; a pattern that begins with * needs double quotes";
-    // The parser notices a missing bracket only at the next token, which mostly is on the next line.
-    const bool open = error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW || error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW;
-    fail("{}:{}: the text is not YAML; {}{}", what, error.mark.line + 1,
-         open ? "a bracket or a comma is missing here or at the end of the line before"
-              : "check brackets, quotes and indentation there",
-         hint);
-  }
-}
-
 /// The map that the first word of an override names: a layer, or a block of the file.
 YAML::Node find_owner(const YAML::Node& root, const std::string& owner, const std::string& override) {
   for (const char* block : {"input", "training", "augment"}) {
@@ -71,7 +55,7 @@ void set_rates(YAML::Node& root, const std::vector<std::string>& path, const std
     const std::string name = seen["name"].Scalar();
     const std::string type = seen["type"].Scalar();
     if (!matches_pattern(path[0], name) || (type != "conv" && type != "dense" && type != "batch_norm")) continue;
-    layer[path[1]] = load(value, "--set " + override);
+    layer[path[1]] = load_yaml(value, "--set " + override);
     applied[name + "." + path[1]] = value;
     matched = true;
   }
@@ -96,7 +80,7 @@ void apply_override(YAML::Node& root, const std::string& override, Applied& appl
     owner.reset(owner[path[1]]);
   }
   if (!owner.IsMap()) fail("--set {}: {} has no fields to set", override, path.size() == 3 ? path[1] : path[0]);
-  owner[path.back()] = load(value, "--set " + override);
+  owner[path.back()] = load_yaml(value, "--set " + override);
   applied[override.substr(0, equals)] = value;
 }
 
@@ -370,7 +354,7 @@ Net parse_net(const std::string& text, const std::string& file, const Overrides&
   if (text.size() > kLargestFile)
     fail("{}: the file has more than {} bytes, the limit for net files", file, kLargestFile);
   try {
-    YAML::Node root = load(text, file);
+    YAML::Node root = load_yaml(text, file);
     if (!root.IsMap()) fail("{}:1: expected a net: name, input, layers", file);
     Applied applied;
     for (const std::string& override : overrides) apply_override(root, override, applied);

@@ -41,7 +41,8 @@ INSTANTIATE_TEST_SUITE_P(
     Files, BadLists,
     testing::Values(
         BadList{"Empty", "", {"j.yaml:1", "expected a list of jobs"}},
-        BadList{"NoYaml", "jobs: [", {"j.yaml:", "expected a list of jobs"}},
+        BadList{"NoYaml", "jobs: [", {"j.yaml:1", "the text is not YAML; a bracket", "expected a list of jobs"}},
+        BadList{"ATab", "net: n.yaml\njobs:\n\t- {name: a}\n", {"j.yaml:3", "the text is not YAML"}},
         BadList{"AList", "- {name: a}\n", {"j.yaml:1", "expected a list of jobs"}},
         BadList{"NoJobs", "net: n.yaml\n", {"j.yaml:1", "jobs is missing"}},
         BadList{"Misspelt", "net: n.yaml\njob: []\n", {"j.yaml:2", "job is not a field", "did you mean jobs"}},

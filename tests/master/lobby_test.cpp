@@ -121,6 +121,23 @@ TEST(Joining, AdmitOnlyLetsTheNamedSlavesIn) {
   EXPECT_THAT(names, testing::UnorderedElementsAre("a", "b"));
 }
 
+TEST(Joining, AdmitOnlySendsOthersAwayThatWait) {
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  SlaveThreads threads(lobby.endpoint(), 3, {"reference"});
+  const std::atomic<bool> stop{false};
+  const auto until = Clock::now() + 20s;
+  while (lobby.guests().ready() < 3 && Clock::now() < until) crew.attend();
+  ASSERT_EQ(lobby.guests().ready(), 3);
+  ASSERT_TRUE(crew.gather(
+      2, stop, [] {}, 2));
+  ASSERT_EQ(crew.slaves().size(), 2U) << "no more than the shares are for";
+  ASSERT_TRUE(crew.changes()) << "the third waits";
+  lobby.guests().admit_only({crew.slaves()[0].name, crew.slaves()[1].name}, "the shares are fixed");
+  EXPECT_FALSE(crew.changes());
+  EXPECT_EQ(crew.present().size(), 2U);
+}
+
 /// Names that would rewrite a terminal, forge a line of a log, or that no JSON can hold.
 TEST(Joining, NamesThatCannotBePrintedAreRefusedAndDoNotReachTheMaster) {
   std::vector<std::string> notices;

@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, BadSpaces,
     testing::Values(
         BadSpace{"Empty", "", {"s.yaml:1", "net, trials and parameters"}},
-        BadSpace{"NoYaml", "net: [", {"s.yaml:", "expected the space of a search"}},
+        BadSpace{"NoYaml", "net: [", {"s.yaml:1", "the text is not YAML; a bracket", "expected the space of a search"}},
         BadSpace{"AList", "- net\n", {"s.yaml:1", "expected the space of a search"}},
         BadSpace{"NoNet", "trials: 3\nparameters: {a.b: {choice: [1]}}\n", {"s.yaml:1", "net is missing"}},
         BadSpace{"EmptyNet", "net: ''\ntrials: 3\n", {"s.yaml:1", "net is empty", "a path"}},

@@ -63,6 +63,19 @@ TEST_F(Programs, MasterSaysWhatItWaitsFor) {
   EXPECT_EQ(train.wait(10s), kInterrupted) << train.output();
 }
 
+TEST_F(Programs, ASlaveTooManyForFixedSharesWaits) {
+  Process a = slave("a");
+  Process b = slave("b");
+  Process c = slave("c");
+  // A plain run shows that all three are there, and the teacher's outputs give the third time to ask for the next.
+  Process first = master(training(folder("first"), {"--slaves", "3", "--steps", "2"}));
+  ASSERT_EQ(first.wait(60s), kSuccess) << first.output();
+  Process train = master(training(folder("run"), {"--slaves", "2", "--shares", "1,1", "--steps", "40", "--set",
+                                                  "training.teacher=" + folder("first")}));
+  ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+  EXPECT_THAT(train.output(), testing::Not(HasSubstr("joins")));
+}
+
 TEST_F(Programs, AnInterruptedWaitLeavesNoFolderBehind) {
   Process fresh = master(training(folder("fresh"), {"--slaves", "1"}));
   ASSERT_TRUE(fresh.wait_for("waiting for 1 slave", 20s)) << fresh.output();

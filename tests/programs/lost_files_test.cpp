@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "tests/programs/programs.hpp"
 
@@ -67,6 +68,44 @@ TEST_F(LostFiles, WaitAtTheEndUntilTheyCanBeWritten) {
   fs::remove(folder("run"));
   ASSERT_EQ(train.wait(60s), kSuccess) << train.output();
   expect_the_weights_of_an_undisturbed_run();
+}
+
+/// A job waits as a run does, and its user hears why.
+TEST_F(LostFiles, OfAJobAreWaitedFor) {
+  std::ofstream(folder("jobs.yaml")) << "{net: " << kSource
+                                     << "/nets/glyphs.yaml, epochs: 1, jobs: [{name: run, set: {conv1.filters: 6, "
+                                        "conv2.filters: 9, training.batch: 50}}]}";
+  Process jobs = master({"jobs", folder("jobs.yaml"), "--threads", "1", "--out", folder("out"), "--format", "json",
+                         "--checkpoint-seconds", "1e6"});
+  ASSERT_TRUE(jobs.wait_for("\"event\":\"begin\"", 100s)) << jobs.output();
+  const std::string run = folder("out/run");
+  for (int i = 0; i < 6000 && jobs.running(); ++i) {
+    if (file_bytes(run + "/events.jsonl").find("\"step\":3,") != std::string::npos) break;
+    std::this_thread::sleep_for(10ms);
+  }
+  std::error_code error;
+  for (int i = 0; i < 100 && fs::exists(run); ++i) fs::remove_all(run, error);
+  std::ofstream(run) << "in the way";
+  ASSERT_TRUE(jobs.wait_for("are still in memory", 100s)) << jobs.output();
+  EXPECT_TRUE(jobs.running());
+  fs::remove(run);
+  ASSERT_EQ(jobs.wait(60s), kSuccess) << jobs.output();
+  EXPECT_FALSE(file_bytes(run + "/weights.safetensors").empty());
+}
+
+TEST_F(LostFiles, OfAJobThatAreDamagedAreTold) {
+  std::ofstream(folder("jobs.yaml")) << "{net: " << kSource
+                                     << "/nets/glyphs.yaml, epochs: 1, jobs: [{name: run, set: {conv1.filters: 3, "
+                                        "conv2.filters: 3, training.batch: 200}}]}";
+  Process jobs = master({"jobs", folder("jobs.yaml"), "--threads", "1", "--out", folder("out")});
+  ASSERT_EQ(jobs.wait(100s), kSuccess) << jobs.output();
+  const std::string weights = file_bytes(folder("out/run/weights.safetensors"));
+  std::ofstream(folder("out/run/checkpoint.safetensors")) << "damaged";
+  fs::remove(folder("out/jobs.jsonl"));
+  Process again = master({"jobs", "--resume", folder("out")});
+  ASSERT_EQ(again.wait(100s), kSuccess) << again.output();
+  EXPECT_THAT(again.output(), HasSubstr("checkpoint-damaged-1.safetensors"));
+  EXPECT_EQ(file_bytes(folder("out/run/weights.safetensors")), weights);
 }
 
 TEST_F(LostFiles, AreGivenUpAtCtrlC) {

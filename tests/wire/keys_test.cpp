@@ -132,6 +132,23 @@ class Connection {
   int handle_;
 };
 
+TEST(Keys, AreNotMissedInConnectionsWithoutThem) {
+  TcpServerLink server("tcp://127.0.0.1:*", {});
+  std::vector<Refusal> all;
+  // The connection may be closed before the master asks for its address.
+  for (int attempt = 0; attempt < 5 && !testing::Matches(Contains(from_here("")))(all); ++attempt) {
+    const Connection client = Connection::to(std::stoi(server.endpoint().substr(server.endpoint().rfind(':') + 1)));
+    std::string greeting(64, '\0');
+    greeting.replace(0, 1, "\xff").replace(9, 2, "\x7f\x03").replace(12, 4, "NULL");
+    client.send(greeting);
+    client.receive(100ms);
+    shutdown(client.handle(), SHUT_RDWR);
+    all = refusals(server);
+  }
+  EXPECT_THAT(all, Contains(from_here("before it said what it is")));
+  for (const Refusal& each : all) EXPECT_THAT(each.why, Not(HasSubstr("key")));
+}
+
 using Words = std::vector<std::string>;
 
 /// Relays the bytes between a client and a server, and records the bytes of each of the client's connections.
