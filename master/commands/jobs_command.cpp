@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <list>
+#include <optional>
 #include <utility>
 
 #include "core/exit_code.hpp"
@@ -42,21 +43,30 @@ class JobsCommand : private JobDispatcher::Owner {
     output_->begin({.jobs = jobs_.size(),
                     .done = static_cast<std::size_t>(std::ranges::count(jobs_, true, &JobToDo::over)),
                     .folder = folder_});
-    if (!all_over()) {
-      JobDispatcher dispatcher({.cluster = options_.train.cluster,
-                                .master_jobs = options_.master_jobs,
-                                .net = jobs_.front().options.net,
-                                .measure = measure(),
-                                .command_line = command_line_,
-                                .watch = *output_,
-                                .owner = *this},
-                               jobs_);
-      dispatcher.run(stop);
-    }
+    if (!all_over()) train_all(stop);
     return end();
   }
 
  private:
+  void train_all(const std::atomic<bool>& stop) {
+    std::optional<JobDispatcher> dispatcher;
+    try {
+      dispatcher.emplace(JobDispatcher::Parts{.cluster = options_.train.cluster,
+                                              .master_jobs = options_.master_jobs,
+                                              .net = jobs_.front().options.net,
+                                              .measure = measure(),
+                                              .command_line = command_line_,
+                                              .watch = *output_,
+                                              .owner = *this},
+                         jobs_);
+    } catch (const Error&) {
+      // Nothing has begun, for example because the port is taken.
+      if (!options_.resume) remove_jobs_folder(folder_, jobs_);
+      throw;
+    }
+    dispatcher->run(stop);
+  }
+
   void open_book(const std::string& folder) {
     folder_ = folder;
     book_ = std::make_unique<JobBook>(folder, list_);

@@ -124,7 +124,7 @@ std::vector<JobToDo> prepare_jobs(const JobsOptions& options, const JobList& lis
 std::string make_jobs_folder(const JobsOptions& options, const JobList& list, const std::vector<JobToDo>& jobs) {
   const std::string& out = options.train.out;
   std::error_code ignored;
-  for (const char* name : {kListOfJobs, "jobs.jsonl"}) {
+  for (const char* name : {kListOfJobs, kBookOfJobs}) {
     if (out.empty() || !fs::exists(out + "/" + name, ignored)) continue;
     fail("{} already holds jobs; give --resume {} to go on with them, or choose another folder with --out", out, out);
   }
@@ -143,6 +143,15 @@ std::string make_jobs_folder(const JobsOptions& options, const JobList& list, co
   write_jobs_options(folder, options.train.given);
   write_text(kept.file, to_yaml(kept));
   return folder;
+}
+
+void remove_jobs_folder(const std::string& folder, const std::list<JobToDo>& jobs) {
+  std::error_code ignored;
+  for (const char* name : {kListOfJobs, kOptionsOfJobs, kBookOfJobs}) fs::remove(fs::path(folder) / name, ignored);
+  for (const JobToDo& job : jobs) fs::remove(job.options.net.net, ignored);
+  for (const fs::path& each : {fs::path(folder) / "nets", fs::path(folder)}) {
+    if (fs::is_empty(each, ignored)) fs::remove(each, ignored);
+  }
 }
 
 }  // namespace convoy

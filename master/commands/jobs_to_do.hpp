@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,8 @@ void train_in(const std::string& folder, JobToDo& job);
 
 /// Makes the folder of new jobs, with all that it needs to be resumed, and returns it. Throws Error.
 std::string make_jobs_folder(const JobsOptions& options, const JobList& list, const std::vector<JobToDo>& jobs);
+/// Removes the files of jobs that have not begun, so that the same command can be given again, and the folder if nothing else is
+/// in it.
+void remove_jobs_folder(const std::string& folder, const std::list<JobToDo>& jobs);
 
 }  // namespace convoy

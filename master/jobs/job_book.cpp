@@ -78,7 +78,7 @@ std::string line_of(const JobPart& part) {
 
 JobBook::JobBook(const std::string& folder, const JobList& list)
     : list_(list),
-      lines_(folder + "/jobs.jsonl", {"list of jobs", "whose jobs are then trained again"},
+      lines_(folder + "/" + kBookOfJobs, {"list of jobs", "whose jobs are then trained again"},
              [this](const std::string& line) { take(line); }) {}
 
 void JobBook::take(const std::string& text) {

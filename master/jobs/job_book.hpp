@@ -11,6 +11,8 @@
 
 namespace convoy {
 
+inline constexpr const char* kBookOfJobs = "jobs.jsonl";
+
 /// How a job left a machine.
 enum class JobOutcome : std::uint8_t {
   finished,

@@ -151,6 +151,12 @@ void expect_consistent(Fields& root, const Space& space) {
   } else if (space.budget.trials == 0 && space.budget.images == 0 && space.budget.hours == 0.0) {
     root.fail("the search has no end; give trials, images or hours");
   }
+  if (space.rungs && space.budget.images > 0 && space.budget.images < space.rungs->first) {
+    root.fail("images",
+              fmt::format("is {}, fewer than the {} of the first rung, so that no trial could be trained; give "
+                          "more images, or a smaller first rung",
+                          space.budget.images, space.rungs->first));
+  }
   if (space.has("training.epochs") && (space.rungs || space.budget.images > 0)) {
     root.fail("parameters", fmt::format("have training.epochs, which cannot stand beside {}: all trials have the same "
                                         "images there; leave out one of the two",

@@ -68,6 +68,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadSpace{"LastRungBelow",
                  with_fields("trials: 3\nrungs: {first: 90, last: 90}\n"),
                  {"s.yaml:3", "last is 90", "more images than those of the first rung"}},
+        BadSpace{"BudgetBelowTheFirstRung",
+                 with_fields("images: 80\nrungs: {first: 90}\n"),
+                 {"s.yaml:2", "images is 80, fewer than the 90 of the first rung", "give more images"}},
         BadSpace{"UnknownRung", with_fields("trials: 3\nrungs: {first: 9, max: 90}\n"), {"s.yaml:3", "max"}}),
     [](const auto& info) { return info.param.name; });
 

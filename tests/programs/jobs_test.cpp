@@ -375,6 +375,9 @@ TEST_F(Jobs, AreRefusedBeforeAnythingRuns) {
   EXPECT_THAT(output_of("{name: a}"), HasSubstr("jobs.yaml:5: job: name is a, the name of another job"));
   EXPECT_THAT(output_of("{name: b}", {"--device", "paced:9"}), HasSubstr("computes nothing"));
   EXPECT_THAT(output_of("{name: b}", {"--master-jobs", "0"}), HasSubstr("leaves no machine"));
+  // The folder can be used again where this machine lacks the address at which it is to listen.
+  EXPECT_THAT(output_of("{name: b}", {"--slaves", "1", "--insecure", "--listen", "tcp://192.0.2.1:5999"}),
+              HasSubstr("192.0.2.1"));
   Process none = master({"jobs", "--resume", folder("none")});
   EXPECT_EQ(none.wait(30s), kFailure);
   EXPECT_THAT(none.output(), AllOf(HasSubstr("there are no jobs to resume"), HasSubstr("none/jobs.yaml")));
