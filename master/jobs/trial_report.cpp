@@ -61,7 +61,7 @@ std::vector<std::string> best_table(const Space& space, const Ladder& ladder, co
                                              "images", "accuracy", "loss", "setting")};
   for (std::size_t i = 0; i < std::min(most, best.size()); ++i) {
     const RungResult& each = *best[i];
-    lines.push_back(fmt::format("{:>6}{:>6}{:>10}{:>9.2f} %{:>9.4f}  {}", each.trial, rung_of(ladder, each),
+    lines.push_back(fmt::format("{:>6}{:>6}{:>10}{:>9.2f} % {:>8.4f}  {}", each.trial, rung_of(ladder, each),
                                 each.images, 100.0 * each.accuracy, each.loss,
                                 printable(text_of(space, each.setting))));
   }
