@@ -30,6 +30,7 @@ HostMaps::HostMaps(const NodePlan& plan, ThesisNode* thesis) : plan_(plan), thes
     extend(maps[Source::kImages], {{0, plan.trunk[0].channels}, all});
     for (const int output : outputs_of(plan.trunk)) {
       extend(maps[output], {{0, plan.trunk[static_cast<std::size_t>(output)].conv.filters}, all});
+      if (plan.from_heads(output)) continue;
       extend(gradients[output], {{0, plan.trunk[static_cast<std::size_t>(output)].conv.filters}, all});
     }
   }

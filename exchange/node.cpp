@@ -134,7 +134,11 @@ void Node::give_gradients(const std::vector<const Tensor*>& gradients, int micro
     const std::size_t first = each * static_cast<std::size_t>(samples.first);
     const std::span<const float> part =
         gradients[i]->span().subspan(first, each * static_cast<std::size_t>(samples.count));
-    std::ranges::copy(part, host_.gradient(outputs[i]).values.data() + first);
+    if (plan_.from_heads(outputs[i])) {
+      shards_.take_gradient(outputs[i], samples, part);
+    } else {
+      std::ranges::copy(part, host_.gradient(outputs[i]).values.data() + first);
+    }
   }
   finish(schedule_.heads()[static_cast<std::size_t>(micro_batch)]);
 }

@@ -163,9 +163,14 @@ void NodeShards::take_made(const Piece& piece, const DeviceTensor& maps, SampleR
 
 /// Copies samples of the gradient with respect to a shard's maps to the shard's device, unless it is there.
 void NodeShards::write_gradient(Piece& piece, SampleRange samples) {
-  if (plan_.adds_here(piece.stage)) return;
+  if (plan_.adds_here(piece.stage) || plan_.from_heads(piece.stage)) return;
   const Box tile{piece.filters, plan_.samples(piece.stage)};
   write_maps(host_.gradient_by_made(piece.stage), samples, tile, *piece.gradient, scratch_);
+}
+
+void NodeShards::take_gradient(int stage, SampleRange samples, std::span<const float> values) {
+  Piece& piece = pieces(stage).front();
+  if (piece.backward) piece.gradient->write(samples, values);
 }
 
 void NodeShards::forward(const Task& task, const Pass& pass) {

@@ -27,6 +27,8 @@ struct NodePlan {
   bool leaves(int stage) const { return thesis || residence.leaves[static_cast<std::size_t>(stage)]; }
   /// Whether the gradient with respect to a stage's maps stays on the device.
   bool adds_here(int stage) const { return residence.gradients[static_cast<std::size_t>(stage)]; }
+  /// Whether the heads' gradient with respect to a stage's maps goes to the node's own shard alone.
+  bool from_heads(int stage) const { return residence.from_heads[static_cast<std::size_t>(stage)]; }
   /// Whether several members find gradients of the same weights, so that owners add these up.
   bool joins_gradients(int stage) const;
   /// Whether the node knows more of its own filters' gradients after a task.

@@ -22,6 +22,8 @@ class NodeShards {
 
   void begin_step();
   void forward(const Task& task, const Pass& pass);
+  /// Takes the heads' gradient with respect to samples of a stage's maps, where NodePlan::from_heads().
+  void take_gradient(int stage, SampleRange samples, std::span<const float> values);
   void backward_input(const Task& task);
   /// The moments or slopes of a batch norm over the node's samples.
   std::vector<float> find_statistics(const Task& task);

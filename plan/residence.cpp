@@ -22,7 +22,8 @@ class ResidenceFinder {
     found_ = {.inputs = std::vector<std::vector<bool>>(stages),
               .leaves = std::vector<bool>(stages, false),
               .gradients = std::vector<bool>(stages, true),
-              .sole_reader = std::vector<int>(stages, -1)};
+              .sole_reader = std::vector<int>(stages, -1),
+              .from_heads = std::vector<bool>(stages, false)};
     for (const int output : outputs_) found_.gradients[static_cast<std::size_t>(output)] = false;
     if (node == training.master) std::ranges::for_each(outputs_, [this](int output) { leave(output); });
     // In a star the master verifies slaves by the maps that it has itself. The scheme of the thesis sends all maps.
@@ -36,6 +37,7 @@ class ResidenceFinder {
     for (const TaskGraph* graph : graphs) find_leaving(*graph);
     for (const Task& task : graphs.front()->tasks) look_at_gradient(*graphs.front(), task);
     find_uses();
+    find_heads(*graphs.front());
     return std::move(found_);
   }
 
@@ -111,6 +113,19 @@ class ResidenceFinder {
     for (std::size_t s = 0; s < trunk_.size(); ++s) {
       if (uses[s] == 0) found_.gradients[s] = false;
       if (!found_.gradients[s]) found_.sole_reader[s] = -1;
+    }
+  }
+
+  void find_heads(const TaskGraph& graph) {
+    if (node_ != graph.master) return;
+    const SampleRange all{0, micro_batch_size(plan_)};
+    for (const int output : outputs_) {
+      const auto s = static_cast<std::size_t>(output);
+      const bool sent = std::ranges::any_of(graph.tasks, [&](const Task& task) {
+        return task.kind == TaskKind::send && task.cargo == Cargo::gradient && task.stage == output;
+      });
+      const bool own = tile_of(plan_.stages[s], node_).filters.count > 0;
+      found_.from_heads[s] = own && whole(s) && held_[s].samples == all && !everywhere(plan_.stages[s]) && !sent;
     }
   }
 

@@ -20,6 +20,8 @@ struct Residence {
   /// By stage for which `gradients` is set: the stage whose input gradient is this gradient as it stands; -1 where several
   /// are added, or channels differ.
   std::vector<int> sole_reader;
+  /// By stage: whether the gradient that the heads find with respect to its maps is needed by the master's own shard alone.
+  std::vector<bool> from_heads;
 
   /// Whether the shards of another stage read the input gradient of the stage's shard after other shards have computed.
   bool keeps_input_gradient(int stage) const;

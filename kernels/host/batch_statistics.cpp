@@ -10,38 +10,49 @@
 namespace convoy {
 namespace {
 
-// Vectors use the compiler's extension; without AVX the compiler splits them.
-constexpr int kLanes = 4;
-using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
-using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
+/// Vectors of values use the compiler's extension. Where the processor has only shorter ones, the compiler splits them.
+template <int kWidth>
+struct Vectors;
+template <>
+struct Vectors<4> {
+  using Floats = float __attribute__((vector_size(4 * sizeof(float))));
+  using Doubles = double __attribute__((vector_size(4 * sizeof(double))));
+};
+template <>
+struct Vectors<8> {
+  using Floats = float __attribute__((vector_size(8 * sizeof(float))));
+  using Doubles = double __attribute__((vector_size(8 * sizeof(double))));
+};
 
-/// Adds the pixels of kVectors * kLanes lanes. `stride` is the distance of two pixels.
-template <int kVectors>
+/// Adds the pixels of kCount vectors of kWidth lanes. `stride` is the distance of two pixels.
+template <int kWidth, int kCount>
 CONVOY_INLINE void add_vectors(const float* x, std::size_t pixels, std::size_t stride, const float* shifts,
                                double* distances, double* squares) {
-  Doubles shift[kVectors];
-  Doubles sum[kVectors];
-  Doubles square[kVectors];
-  for (int v = 0; v < kVectors; ++v) {
+  using Floats = typename Vectors<kWidth>::Floats;
+  using Doubles = typename Vectors<kWidth>::Doubles;
+  Doubles shift[kCount];
+  Doubles sum[kCount];
+  Doubles square[kCount];
+  for (int v = 0; v < kCount; ++v) {
     Floats some;
-    std::memcpy(&some, shifts + v * kLanes, sizeof(some));
+    std::memcpy(&some, shifts + v * kWidth, sizeof(some));
     shift[v] = __builtin_convertvector(some, Doubles);
-    std::memcpy(&sum[v], distances + v * kLanes, sizeof(Doubles));
-    std::memcpy(&square[v], squares + v * kLanes, sizeof(Doubles));
+    std::memcpy(&sum[v], distances + v * kWidth, sizeof(Doubles));
+    std::memcpy(&square[v], squares + v * kWidth, sizeof(Doubles));
   }
   for (std::size_t p = 0; p < pixels; ++p) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
+    for (int v = 0; v < kCount; ++v) {
       Floats some;
-      std::memcpy(&some, x + p * stride + static_cast<std::size_t>(v * kLanes), sizeof(some));
+      std::memcpy(&some, x + p * stride + static_cast<std::size_t>(v * kWidth), sizeof(some));
       const Doubles distance = __builtin_convertvector(some, Doubles) - shift[v];
       sum[v] += distance;
       square[v] += distance * distance;
     }
   }
-  for (int v = 0; v < kVectors; ++v) {
-    std::memcpy(distances + v * kLanes, &sum[v], sizeof(Doubles));
-    std::memcpy(squares + v * kLanes, &square[v], sizeof(Doubles));
+  for (int v = 0; v < kCount; ++v) {
+    std::memcpy(distances + v * kWidth, &sum[v], sizeof(Doubles));
+    std::memcpy(squares + v * kWidth, &square[v], sizeof(Doubles));
   }
 }
 
@@ -54,13 +65,14 @@ CONVOY_INLINE void add_lane(const float* x, std::size_t pixels, std::size_t stri
   }
 }
 
+template <int kWidth>
 CONVOY_INLINE void add_lanes(const float* x, std::size_t pixels, std::size_t stride, int lanes, const float* shifts,
                              double* distances, double* squares) {
-  if (lanes == 4 * kLanes) return add_vectors<4>(x, pixels, stride, shifts, distances, squares);
-  if (lanes == 2 * kLanes) return add_vectors<2>(x, pixels, stride, shifts, distances, squares);
+  if (lanes == 16) return add_vectors<kWidth, 16 / kWidth>(x, pixels, stride, shifts, distances, squares);
+  if (lanes == 8) return add_vectors<kWidth, 8 / kWidth>(x, pixels, stride, shifts, distances, squares);
   int lane = 0;
-  for (; lane + kLanes <= lanes; lane += kLanes) {
-    add_vectors<1>(x + lane, pixels, stride, shifts + lane, distances + lane, squares + lane);
+  for (; lane + 4 <= lanes; lane += 4) {
+    add_vectors<4, 1>(x + lane, pixels, stride, shifts + lane, distances + lane, squares + lane);
   }
   for (; lane < lanes; ++lane) add_lane(x + lane, pixels, stride, shifts[lane], distances[lane], squares[lane]);
 }
@@ -68,16 +80,22 @@ CONVOY_INLINE void add_lanes(const float* x, std::size_t pixels, std::size_t str
 #ifdef CONVOY_WIDE
 CONVOY_WIDE void add_lanes_wide(const float* x, std::size_t pixels, std::size_t stride, int lanes, const float* shifts,
                                 double* distances, double* squares) {
-  add_lanes(x, pixels, stride, lanes, shifts, distances, squares);
+  add_lanes<4>(x, pixels, stride, lanes, shifts, distances, squares);
+}
+
+CONVOY_WIDEST void add_lanes_widest(const float* x, std::size_t pixels, std::size_t stride, int lanes,
+                                    const float* shifts, double* distances, double* squares) {
+  add_lanes<8>(x, pixels, stride, lanes, shifts, distances, squares);
 }
 #endif
 
 void add(const float* x, std::size_t pixels, std::size_t stride, int lanes, const float* shifts, double* distances,
          double* squares) {
 #ifdef CONVOY_WIDE
+  if (has_widest_vectors()) return add_lanes_widest(x, pixels, stride, lanes, shifts, distances, squares);
   if (has_wide_vectors()) return add_lanes_wide(x, pixels, stride, lanes, shifts, distances, squares);
 #endif
-  add_lanes(x, pixels, stride, lanes, shifts, distances, squares);
+  add_lanes<4>(x, pixels, stride, lanes, shifts, distances, squares);
 }
 
 }  // namespace

@@ -91,6 +91,22 @@ TEST_P(Statistics, DoNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(all[1], all[5]);
 }
 
+/// Blocks of 4, 8 and 16 channels are summed with vectors of different lengths. The order of the additions is the same.
+TEST(VectorsOfStatistics, GiveTheSameBitsWithAnyLength) {
+  const Shape shape{2, 32, 9, 7};
+  const auto found = [&shape](int lanes) {
+    const Layout layout{"", shape, lanes};
+    Random random(5, 6);
+    std::vector<float> maps(layout.size());
+    for (int c = 0; c < shape.c; ++c) layout.for_each_of(c, [&](std::size_t i) { maps[i] = random.uniform(-1.0F, 1.0F); });
+    BatchStatistics statistics(shape, layout.maps());
+    statistics.find(maps.data());
+    return std::pair(statistics.mean(), statistics.variance());
+  };
+  EXPECT_EQ(found(8), found(4));
+  EXPECT_EQ(found(16), found(4));
+}
+
 TEST_P(Statistics, OfAChannelWithNanAreNan) {
   const Layout& layout = GetParam();
   std::vector<float> maps = maps_of(1.0F);

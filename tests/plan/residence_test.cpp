@@ -82,6 +82,14 @@ TEST(Residence, OfMapsWithSeveralReaders) {
   }
 }
 
+/// The heads' gradient goes to the shard of a master that computes all last maps, and nowhere else.
+TEST(Residence, OfTheHeadsGradient) {
+  const Plan alone = whole_plan(chain(), 24, "master");
+  EXPECT_THAT(residence_of(alone, chain(), 0).from_heads, ElementsAre(false, false, true));
+  const Plan shared = plan_of({"", Exchange::ring, 1, 4, true, {6, 6, 6, 6}, kSamples}, chain());
+  for (int node = 0; node < 4; ++node) EXPECT_THAT(residence_of(shared, chain(), node).from_heads, Each(false));
+}
+
 /// The master's own member keeps what the head does not read.
 TEST(Residence, OfTheMaster) {
   const Plan plan = plan_of({"", Exchange::ring, 1, 4, true, {6, 6, 6, 6}, kSamples}, chain());
