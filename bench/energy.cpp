@@ -50,8 +50,8 @@ void add_energy(CLI::App& app, int& code) {
   command.add_option("--filters", options->filters, "filters of the stages, as in 50:500,150:800 (default: the net's)")
       ->delimiter(',');
   command.add_flag("--print-stages", options->print_stages,
-                   "print the convolutions as `convoy-slave study --stages` takes them, a line for each of --filters, "
-                   "and end");
+                   "print the convolutions as `convoy-slave study --stages` takes them, a line for each "
+                   "value of --filters, and end");
   study::define_study_options(command, options->study, options->devices);
   command.callback([options, &code] { code = run_energy(*options); });
 }

@@ -153,14 +153,15 @@ void add_sources(CLI::App& command, TimeSources& sources) {
       ->check(whole_number(1, 1000))
       ->capture_default_str();
   command
-      .add_option("--from-run", sources.from_run,
-                  "folder of a run: the slaves and links that it timed are the workers, or the one machine of a run "
-                  "without slaves")
+      .add_option(
+          "--from-run", sources.from_run,
+          "folder of a run: the workers are the slaves that it timed, with their links, or its one machine if it "
+          "had no slaves")
       ->excludes(net);
   command
       .add_flag(
           "--master", sources.master,
-          "with --from-run: the training is one of convoy-master, which keeps and computes the dense layers and hands "
+          "with --from-run: estimate training by convoy-master, which keeps and computes the dense layers and hands "
           "out images and weights; the seconds of its own work are measured on this machine. Each replica of the run "
           "must be one slave")
       ->needs("--from-run")
@@ -186,7 +187,7 @@ void add_estimate(CLI::App& app) {
       "estimate",
       "time and speedup of data-parallel training with a parameter server, from the time of a batch's gradient and the "
       "time in which all weights travel: the best and the worst case by the formulas of Slampa (2017), a simulation "
-      "with contention on the links, which scheme is fastest, and what other machines would do");
+      "with contention on the links, the fastest scheme, and the gain from other machines");
   add_sources(command, options->sources);
   command
       .add_option("--type", options->types,
@@ -202,7 +203,8 @@ void add_estimate(CLI::App& app) {
       ->delimiter(',')
       ->check(one_of({"central", "distributed"}))
       ->capture_default_str();
-  command.add_option("--workers", options->workers, "workers (default: those whose times are known, at least 4)")
+  command
+      .add_option("--workers", options->workers, "number of workers (default: as many as have known times, at least 4)")
       ->check(whole_number(1, kMostWorkers));
   command.add_option("--batches", options->terms.batches, "batches of the training, of all workers together")
       ->check(whole_number(1, 1'000'000'000))
@@ -250,8 +252,8 @@ void add_estimate(CLI::App& app) {
       ->capture_default_str();
   command
       .add_option("--output", options->output,
-                  "single: a table for this number of workers; csv: a row for each number of workers up to it; plot: "
-                  "the rows and pictures of the speedups in a folder")
+                  "single: a table for the number of --workers; csv: a row for each number of workers up to it; plot: "
+                  "these rows and pictures of the speedups in a folder")
       ->check(one_of({"single", "csv", "plot"}))
       ->capture_default_str();
   command.add_option("--out", options->out, "with --output plot: the folder")->capture_default_str();

@@ -1,4 +1,4 @@
-// What `convoy-bench estimate` prints: points of an estimate as text, as CSV and as plots.
+// The output of `convoy-bench estimate`: points of an estimate as text, as CSV and as plots.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace convoy {
 
-/// What is estimated, and how carefully.
+/// The training that is estimated, and the effort of the estimate.
 struct EstimateTerms {
   int batches = 128;
-  int skipped = 0;  ///< at the beginning, that do not count
+  int skipped = 0;  ///< batches at the beginning that do not count
   bool semaphore = false;
   double jitter = 5.0;   ///< standard deviation of a gradient's time, in percent of its mean
   double latency = 0.2;  ///< of a message, in ms
@@ -55,7 +55,7 @@ std::string estimate_table(const std::vector<EstimatePoint>& points);
 /// Says which of the points is fastest by the simulation, by how much, and whether the difference is larger than the ranges.
 std::string comparison_of(std::vector<EstimatePoint> points);
 
-/// Says what one more worker, twice the bandwidth, and the semaphore (or none) would do to a point.
+/// Says how one more worker, twice the bandwidth, and the semaphore (or none) would change a point.
 std::string changes_of(const EstimatePoint& point, const WorkerTimes& times, const EstimateTerms& terms);
 
 /// Writes estimate.csv and, for each server, a plot of the speedups by the number of workers to `folder`. Returns the names of

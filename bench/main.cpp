@@ -9,7 +9,8 @@ namespace {
 
 int run(int argc, char** argv) {
   CLI::App app{
-      "Convoy's benchmarks measure or simulate. A measurement prints medians of rounds that one run does in turns."};
+      "Convoy's benchmarks measure or simulate. A measurement runs the things that it compares in turns, for several "
+      "rounds, and prints medians."};
   app.require_subcommand(1);
   convoy::add_conv(app);
   int code = convoy::kSuccess;

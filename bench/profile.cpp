@@ -301,7 +301,9 @@ void add_profile(CLI::App& app) {
       ->check(whole_number(1, 65536));
   command->add_option("--repeats", options->repeats, "steps")->check(whole_number(1, 1000))->capture_default_str();
   command->add_option("--trace", options->trace, "file for chrome://tracing or ui.perfetto.dev");
-  command->add_option("--format", options->format)->check(one_of({"text", "csv"}))->capture_default_str();
+  command->add_option("--format", options->format, "text or csv")
+      ->check(one_of({"text", "csv"}))
+      ->capture_default_str();
   command->callback([options] { run_profile(*options); });
 }
 

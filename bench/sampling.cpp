@@ -92,8 +92,9 @@ void add_sampling(CLI::App& app) {
   auto options = std::make_shared<SamplingOptions>();
   CLI::App& command = *app.add_subcommand(
       "sampling",
-      "time of a training step while a thread reads an energy meter, relative to a step without; the two are measured "
-      "in turns, in alternating order; it prints the median of the rounds' ratios with its interval and quartiles");
+      "time of a training step while a thread reads an energy meter, divided by the time of a step without; both are "
+      "measured in turns, in alternating order; prints the median of the rounds' ratios with its interval and "
+      "quartiles");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(command, options->set);
   command.add_option("--device", options->device, "device")->capture_default_str();
@@ -104,7 +105,7 @@ void add_sampling(CLI::App& app) {
   command.add_option("--meter", options->meter,
                      "meter that is read: a name of convoy-slave --list-meters, shelly:ADDRESS, tasmota:ADDRESS or "
                      "csv:FILE (default: the best for the whole machine, else for the device)");
-  command.add_option("--rounds", options->rounds, "rounds, each with a part of either kind")
+  command.add_option("--rounds", options->rounds, "rounds, each with a part with readings and a part without")
       ->check(whole_number(1, 10000))
       ->capture_default_str();
   command.add_option("--seconds", options->seconds, "least seconds of each part")

@@ -273,7 +273,7 @@ void add_tasks(CLI::App& app) {
   auto options = std::make_shared<TasksOptions>();
   CLI::App& command = *app.add_subcommand("tasks",
                                           "time of training and testing several nets at the same time, in threads and "
-                                          "in processes, compared with one after another (random images)");
+                                          "in processes, compared with one net after another (random images)");
   command.add_option("--nets", options->nets, "net files; by default three multilayer perceptrons for MNIST")
       ->delimiter(',');
   command.add_option("--device", options->device, "device")->capture_default_str();

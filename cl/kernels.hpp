@@ -95,7 +95,7 @@ struct GroupedKernels {
 /// The amount of work of a work-item of `convolve`.
 struct ClTile {
   int width = 4;        ///< columns of a vector
-  int filters = 8;      ///< two vectors each
+  int filters = 8;      ///< each takes two vectors
   bool half = false;    ///< input and weights are in 16 bits
   bool images = false;  ///< input and weights are read as images
   bool pools = false;   ///< the convolution includes the max pooling
@@ -105,7 +105,7 @@ struct ClTile {
 /// The amount of work of a work-item of `filter_gradient`.
 struct ClGradientTile {
   int width = 4;    ///< values of a vector
-  int filters = 6;  ///< without by_filters the loads of a tap, across cache lines, cost most
+  int filters = 6;  ///< without by_filters, loading the taps across cache lines costs most
   int taps = 4;
   int blocks = 5;           ///< blocks of taps, one after another
   bool by_filters = false;  ///< vectors run over filters instead of columns
@@ -120,8 +120,8 @@ struct ClGradientTile {
   int chunk(std::size_t plane) const;
 };
 
-/// Returns the number of filters of a work-item's tile that wastes least on `filters` filters; with images a multiple
-/// of 4.
+/// Returns the number of filters for a work-item's tile at which `filters` filters cost least; with images, it is a
+/// multiple of 4.
 int filters_of_tile(int filters, bool images);
 
 /// The kernel of convolution.cl, built for one tile and one geometry.

@@ -24,7 +24,7 @@ class ClLayer {
 /// ReLU's. `what` names the stage in errors.
 std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
                                        const Origin& origin, bool after_relu, const std::string& what);
-/// Takes in other maps, which connect() must set before the first forward.
+/// A layer that takes in other maps, which connect() must set before the first forward.
 class ClJoin : public ClLayer {
  public:
   virtual void connect(const ClTensor& maps) = 0;

@@ -178,9 +178,8 @@ std::string printable_lines(const std::string& text) {
 /// The error text for an exception that is not an Error of Convoy.
 std::string foreign(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return "this program may not take the memory that it needs; take a smaller --batch, end other programs, or raise "
-           "its "
-           "limit (ulimit -v)";
+    return "the system refuses the memory that this program needs; take a smaller --batch, end other programs, or "
+           "raise its limit (ulimit -v)";
   }
   const auto* of_system = dynamic_cast<const std::system_error*>(&error);
   if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again) {

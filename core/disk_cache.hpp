@@ -1,4 +1,4 @@
-// A disk cache of facts that take long to find, such as what a driver compiled, kept between runs.
+// A disk cache of values that take long to find, such as compiled kernels; it is kept between runs.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace convoy {
 
-/// Files of one folder, each with a value and its key. Processes may use a folder at the same time. What cannot be read is
-/// missing, and what cannot be written is not kept.
+/// Files of one folder, each with a value and its key. Processes may use a folder at the same time. A value that cannot
+/// be read counts as missing, and a value that cannot be written is not kept.
 class DiskCache {
  public:
   /// With an empty `folder`, nothing is kept.

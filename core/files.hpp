@@ -17,7 +17,7 @@ std::string read_text(const std::string& file, std::size_t most = std::size_t{16
 /// `most` bytes.
 std::vector<std::uint8_t> read_file(const std::string& file, std::size_t most);
 
-/// Whether users other than the owner may read a file or write to it, as nobody should a file with keys.
+/// Returns whether users other than the owner may read a file or write to it, which must not be so for a file with keys.
 bool others_can_read(const std::string& file);
 
 }  // namespace convoy

@@ -37,7 +37,7 @@ bool has_trained_parameters(const Stage& stage);
 /// Returns, by stage, whether a step needs the gradient with respect to its maps: the stage, or one whose maps it reads
 /// directly or through others, has trained parameters. The other stages have no backward pass.
 std::vector<bool> needed_gradients(const std::vector<Stage>& trunk);
-/// Returns whether a stage needs the gradient with respect to its own input, the inputs of its Add layers left aside.
+/// Returns whether a stage needs the gradient with respect to its own input. The inputs of its Add layers do not count.
 bool needs_input_gradient(const std::vector<Stage>& trunk, std::size_t stage);
 
 /// Returns how many of the stage's parameters belong to the convolution. Four parameters of each batch norm follow
@@ -113,7 +113,7 @@ struct UpdateStep {
 /// Returns the update of a parameter whose learning rate has a factor of its own.
 UpdateStep with_rate(UpdateStep step, float rate);
 
-/// Looks whether values are finite, in a form that compilers vectorise: x - x is 0 for a finite x and NaN for others.
+/// Tests whether values are finite, in a form that compilers vectorise: x - x is 0 for a finite x and NaN for others.
 template <class T>
 class FiniteValues {
  public:

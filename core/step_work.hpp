@@ -9,12 +9,12 @@
 
 namespace convoy {
 
-/// What a step of the trunk does: the update by the gradients of the step before, then a pass. One of them may be absent.
+/// The work of a step of the trunk: the update by the gradients of the step before, then a pass. One of them may be absent.
 /// Only a training pass may follow an update.
 struct StepWork {
   std::optional<UpdateStep> update = {};
   std::optional<Pass> pass = {};
-  std::vector<ChannelScale> scales = {};  ///< normalise the images of the pass, one for each channel
+  std::vector<ChannelScale> scales = {};  ///< of the images of the pass, one for each channel
   bool trains() const { return pass && pass->training; }
 };
 

@@ -13,7 +13,7 @@
 
 namespace convoy {
 
-/// The images of a data set that batches are made of. Validation takes the test images where a set has none of its own.
+/// The images of a data set that batches are made of. Validation takes the test images if the set has no validation images.
 enum class Part : std::uint8_t { training, validation, test };
 
 /// The mean and standard deviation of each channel over the training images, or over 512 of them if they are
@@ -32,9 +32,8 @@ class Batches {
  public:
   /// `data` must outlive the batches. `scales` has one entry for each channel; if it is empty, scales_of(data) is used.
   /// An image is cut from the middle of a photograph, or in training with augment.crop from a random place and with
-  /// augment.resized_crop from a random part. While a
-  /// batch of photographs is used, the next one is decoded on all cores. Throws Error if a training batch is larger
-  /// than the training set.
+  /// augment.resized_crop from a random part. While a batch of photographs is used, the next one is decoded on all cores.
+  /// Throws Error if a training batch is larger than the training set.
   Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
           const std::vector<ChannelScale>& scales = {});
 
@@ -52,7 +51,7 @@ class Batches {
   /// If augment.mixup is set, mixes each image of a training batch, which fill() wrote, with an image of the same batch; else
   /// it changes nothing. `classes` has the classes that fill() gave.
   Mixture mix(int epoch, int index, Images& images, std::span<const int> classes) const;
-  /// The numbers, in the set, of the images of that batch.
+  /// Returns the numbers, in the set, of the images of batch `index` of epoch `epoch`.
   std::vector<int> numbers(int epoch, int index) const { return images_of({epoch, index}); }
 
  private:

@@ -45,7 +45,7 @@ int run(int argc, char** argv) {
       app, "search", "train a net with many settings, and find the best", chosen,
       [&](const convoy::SearchOptions& options) { return convoy::search_command(options, joined(argc, argv)); });
   add_command<convoy::JobsOptions>(
-      app, "jobs", "train a list of nets at the same time, each on one machine", chosen,
+      app, "jobs", "train a list of nets at the same time, each on one machine or on a group of slaves", chosen,
       [&](const convoy::JobsOptions& options) { return convoy::jobs_command(options, joined(argc, argv)); });
   add_command<convoy::TestOptions>(app, "test", "test saved weights", chosen, convoy::test_command);
   add_command<convoy::PlanOptions>(app, "plan", "print the plan for a net, without training", chosen,

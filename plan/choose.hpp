@@ -52,10 +52,10 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
 /// Chooses among shares by speed within memory (make_plan) for all members and for only the fastest of them, star and
 /// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none.
 /// Leaves out plans whose busiest processor or card alone makes them worse than the best plan. For other objectives than
-/// time, the members that take the fewest joules for their work are tried, too. Where samples are wished but
-/// no two members can share them, members share filters. The last member may be the master. Throws
-/// Error with the sizes where the net does not fit, and naming the machines whose power is not known where the objective
-/// needs it.
+/// time, the members that take the fewest joules for their work are tried, too. If the user wants a cut along samples
+/// but no two members can share them, members share filters. The last member may be the master.
+/// Throws Error with the sizes if the net does not fit, and Error with the names of the machines whose power is not known
+/// if the objective needs it.
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master);
 

@@ -44,11 +44,11 @@ struct NodeUse {
 /// The result of a simulation.
 struct Simulated {
   double seconds = 0.0;  ///< from the end of one step to the end of the next
-  double first = 0.0;    ///< from the begin of the first step to its end
+  double first = 0.0;    ///< from the beginning of the first step to its end
   std::vector<NodeUse> nodes;
 };
 
-/// Simulates two steps, of which the second begins at each node when this has finished the first. The time between their
+/// Simulates two steps, of which the second begins at each node when the node has finished the first. The time between their
 /// ends is the duration of every further step. Each node computes one task at a time, the first ready task in the order
 /// of the graph. Sends between the same pair of nodes in the same lane follow one another; other sends share the cards with
 /// max-min fairness (no send can become faster unless a slower one becomes slower still), which TCP on a switched LAN

@@ -120,8 +120,9 @@ void define(CLI::App& app, Options& options) {
       "~/.cache/convoy/states)");
   app.add_option(
          "--keep-images", options.keep_images,
-         "memory for images that this slave keeps, so that jobs need not send them again; the folder of --cache "
-         "takes as much of them; with none it keeps no images (default: 512MiB, or 1/8 of the memory if less)")
+         "memory for images that this slave keeps, and as much space on disk in the folder of --cache, so that "
+         "jobs need not send them again; with none it keeps no images (default: 512MiB, or 1/8 of the memory if "
+         "less)")
       ->check(readable([](const std::string& text) { bytes_of_images(text); }));
   define_memory_option(app, options.memory,
                        "largest memory that shards may take, for example 2GiB (default: 3/4 of the memory available)");
@@ -162,7 +163,7 @@ energy::MemberMeter meter_of(const energy::Machine& machine, const Options& opti
                              const std::string& computes_on) {
   if (options.meter == "none") return {.row = std::nullopt, .why = "turned off with --meter none"};
   if (split_devices(options.device).front() != device) {
-    return {.row = std::nullopt, .why = "its machine is measured by the slave on its first device"};
+    return {.row = std::nullopt, .why = "the slave on the first device of --device measures this machine"};
   }
   return energy::meter_for_member(machine, options.meter, is_gpu(computes_on));
 }

@@ -43,7 +43,7 @@ void MovingStates::send(wire::ClientLink& link) {
 
 std::optional<FilterState> MovingStates::take(int from, const wire::Piece& piece, const wire::Payload& payload) {
   const auto found = coming_.find(from);
-  if (found == coming_.end()) fail("a Piece came of a state that does not move");
+  if (found == coming_.end()) fail("a Piece has values of a state that does not move");
   Coming& first = found->second.front();
   if (piece.task != first.state.stage)
     fail("a Piece of stage {} came where stage {} was due", piece.task, first.state.stage);

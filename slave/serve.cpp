@@ -102,7 +102,7 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
   auto next_hello = began;
   while (!stop) {
     if (!link.connected() && Clock::now() >= deadline) {
-      throw PeerLost("master", "the master was found, but no connection to it came about");
+      throw PeerLost("master", "the master was found, but this slave could not connect to it");
     }
     if (link.connected() && Clock::now() >= next_hello) {
       link.send(Channel::control, {hello, {}}, Clock::now() + kTick);

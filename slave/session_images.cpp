@@ -16,7 +16,8 @@ void Session::on(const wire::Originals& originals) {
   const Task* sent = node().images_due(node().graph().master, static_cast<int>(originals.task), next);
   const std::pair name(originals.step, originals.task);
   if (sent == nullptr || coming_.contains(name)) {
-    fail("an Originals came of task {}, which sends no images here, or has begun to", originals.task);
+    fail("an Originals came for task {}, which sends no images to this slave or has already begun to send them",
+         originals.task);
   }
   const Stage& first = node().trunk().front();
   const Shape shape{sent->samples.count, first.channels, first.height, first.width};

@@ -18,8 +18,8 @@ BatchLoss train_step(Learner& learner, const Images& images, const Labels& label
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after = {});
 
-/// Finishes a training step of which the learner was given the batch; see train_step(). `clips` says whether `update` needs the
-/// norm.
+/// Finishes a training step whose batch the learner already has; see train_step(). `clips` says whether `update` needs
+/// the norm.
 BatchLoss finish_step(Learner& learner, bool clips, const std::function<UpdateStep(double gradient_norm)>& update,
                       const std::function<Progress(const BatchLoss&)>& after = {});
 
@@ -60,11 +60,12 @@ struct Training {
   double checkpoint_seconds = 60.0;       ///< time between checkpoints, in addition to those at the end of each epoch
   const std::atomic<bool>& stop;          ///< when set, training finishes the current step and returns
   std::atomic<bool>* save_now = nullptr;  ///< when set, a checkpoint is saved after the step, and the flag is reset
-  /// Counts the energy of a step by the members' times in it, none at 0 seconds, and returns that of the run so far.
+  /// Counts the energy of a step that took `seconds`, by the members' times in it, and returns the energy of the run so
+  /// far. With 0 seconds it counts nothing.
   std::function<EnergyReport(const std::vector<MemberTime>& times, double seconds)> energy = {};
   /// The best epoch before training was resumed from a checkpoint.
   BestEpoch best = {};
-  /// Adds what a teacher says of the images of a batch to their labels.
+  /// Adds the teacher's outputs for the images of a batch to their labels.
   std::function<void(int epoch, int index, const Images&, Labels&)> teach = {};
   /// Called at the end of a cycle of the schedule `snapshots`, with the number of the cycle and that of the epoch, both from 1.
   std::function<void(int cycle, int epoch, const ModelState&)> save_snapshot = {};
@@ -79,7 +80,7 @@ struct Outcome {
   long steps = 0;                ///< steps done in all epochs
   BestEpoch best;
   double test_accuracy = -1.0;               ///< after the last complete epoch; negative if no epoch is complete
-  std::optional<Evaluation> last_test = {};  ///< of the model as training left it, where an epoch has just ended
+  std::optional<Evaluation> last_test = {};  ///< of the final model; empty unless training ended with an epoch
   std::vector<MemberTime> times;             ///< times of each member in all steps
   std::optional<Staleness> staleness;
   double seconds = 0.0;

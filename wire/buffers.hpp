@@ -10,7 +10,7 @@ inline constexpr int kLargestBuffer = 64 * 1024 * 1024;
 /// them, which a link of 1 Gbit/s with a round trip of 1 ms holds, and at least 16 KiB for each.
 int share_of_card(int connections);
 
-/// Sets how many bytes the system may hold of what the socket with this descriptor sends. The system may allow fewer.
+/// Sets how many bytes the system may hold in the send buffer of the socket with this descriptor. It may allow fewer.
 void set_send_buffer(int descriptor, int bytes);
 
 }  // namespace convoy::wire

@@ -8,14 +8,14 @@
 
 namespace convoy::wire {
 
-/// TCP fills the queue of a switch before this machine's card, and gives the connections unequal parts of the link: what
-/// waits in the queue delays small values that a computation waits for, and a slow connection delays all nodes. A limit
-/// of the sender does not help, because Linux puts up to 64 KiB of a connection on the way at once. So the receiver gives all
+/// TCP fills the queue of a switch before this machine's card, and gives the connections unequal parts of the link: the
+/// queue delays small values that a computation waits for, and a slow connection delays all nodes. A limit
+/// at the sender does not help, because Linux puts up to 64 KiB of a connection on the way at once. So the receiver gives all
 /// connections equal windows: few bytes are on the way, none are dropped, and all senders are equally fast.
 /// The object must be destroyed before the socket.
 class ReceiveWindows {
  public:
-  /// `name` must be another for each socket of the context. The socket need not listen yet.
+  /// `name` must differ between the sockets of the context. The socket need not listen yet.
   ReceiveWindows(zmq::context_t& context, zmq::socket_t& listening, const std::string& name);
   ~ReceiveWindows();
   ReceiveWindows(const ReceiveWindows&) = delete;

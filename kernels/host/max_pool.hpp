@@ -40,7 +40,7 @@ class MaxPool {
   struct CoverTable {
     CoverTable() = default;
     /// Builds the table for the pixels of `map` in row-major order: cover(y, x, r, c) for every r in rows_of(y) and c
-    /// in columns_of(x), except those whose place is that of no element.
+    /// in columns_of(x), except covers that lie between the elements of a dilated window.
     template <class Rows, class Columns, class Cover>
     CoverTable(const Shape& map, Rows rows_of, Columns columns_of, Cover cover);
 

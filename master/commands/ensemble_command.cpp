@@ -167,7 +167,7 @@ class EnsembleCommand {
     }
     write_text(options_.out, ensemble_to_onnx(parts, options_.how));
     if (options_.net.format == "text") {
-      fmt::print("{}: {} members as ONNX, opset 13; its input are pixels / 255, and its output is the {}\n",
+      fmt::print("{}: {} members as ONNX, opset 13; its input is pixels / 255, and its output is the {}\n",
                  options_.out, members_.size(), combination_text(options_.how));
     } else {
       const nlohmann::ordered_json line{{"event", "export"},

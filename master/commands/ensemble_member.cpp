@@ -30,7 +30,8 @@ struct MemberPlace {
 MemberPlace place_in_folder(const std::string& name, const fs::path& folder) {
   for (const char* file : {"config.yaml", "weights.safetensors"}) {
     if (is_file(folder / file)) continue;
-    fail("{}: the folder has no {}, so that it is no run that has trained; {}", name, file, kMemberExpected);
+    fail("{}: the folder has no {}, so it is not the folder of a run that has trained; {}", name, file,
+         kMemberExpected);
   }
   return {(folder / "config.yaml").string(), (folder / "weights.safetensors").string()};
 }
@@ -129,14 +130,14 @@ void expect_combinable(const std::vector<EnsembleMember>& members, Combination h
     const bool softmax = ends_with_softmax(each.net);
     if (how == Combination::probabilities && !softmax) {
       fail(
-          "{}: its net ends with squared_error, so that its outputs are no probabilities; give --vote, or --mean "
+          "{}: its net ends with squared_error, so its outputs are not probabilities; give --vote, or --mean "
           "logits "
           "where all members end with squared_error",
           each.name);
     }
     if (softmax == ends_with_softmax(members.front().net)) continue;
     fail(
-        "{} ends with {} and {} with {}, so that the mean of their outputs has no meaning; give --vote, or leave one "
+        "{} ends with {} and {} with {}, so the mean of their outputs has no meaning; give --vote, or leave one "
         "of "
         "the two out",
         members.front().name, softmax ? "squared_error" : "softmax_cross_entropy", each.name,

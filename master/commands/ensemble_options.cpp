@@ -35,9 +35,10 @@ void define(CLI::App& command, EnsembleOptions& options) {
           "--vote", [&options] { options.how = Combination::votes; },
           "take the class that the most members choose; the mean of probabilities decides ties")
       ->excludes(mean);
-  command.add_flag("--in-turn", options.in_turn,
-                   "all slaves compute one member after another together; without, members are computed at the same "
-                   "time, each by one machine, unless an option such as --shares divides members among slaves");
+  command.add_flag(
+      "--in-turn", options.in_turn,
+      "all slaves compute one member after another together; without this option, members are computed at the "
+      "same time, each by one machine, unless an option such as --shares divides members among slaves");
   define_master_jobs(command, options.master_jobs, "members, without --in-turn,");
   command.add_option("--top", options.top, "number of classes to print for each image")
       ->check(whole_number(1, 65536))
@@ -54,8 +55,7 @@ void define(CLI::App& command, EnsembleOptions& options) {
     const char* shared = option_of_shared_nets(command);
     if (given("--master-jobs") && (options.in_turn || options.cluster.slaves == 0 || shared != nullptr)) {
       throw UsageError(fmt::format(
-          "--master-jobs needs --slaves N, and members that are each on one machine, which is not so {}; leave out one "
-          "of them",
+          "--master-jobs needs --slaves N, and each member on one machine; this is not so {}; leave out one of them",
           options.cluster.slaves == 0 ? "without slaves" : fmt::format("with {}", shared ? shared : "--in-turn")));
     }
     options.in_turn = options.in_turn || options.cluster.slaves == 0 || shared != nullptr;

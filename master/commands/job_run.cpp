@@ -148,7 +148,9 @@ JobRunEnd JobRun::train() {
     return {.outcome = JobOutcome::lost, .why = lost.what()};
   } catch (const std::bad_alloc&) {
     return {.outcome = JobOutcome::failed,
-            .why = "the master's memory is full; give the job a smaller batch, or fewer jobs at a time"};
+            .why =
+                "the master's memory is full; give the job a smaller batch, or train fewer jobs at a time, with fewer "
+                "slaves or a smaller --master-jobs"};
   } catch (const std::exception& error) {
     // Where the slave has no room for the net, another machine may have.
     const bool unfit = parts_.line && ready_ && !begun();

@@ -93,8 +93,8 @@ RunOptions read_jobs_options(const std::string& folder) {
     fail("there are no jobs to resume in {}: the file {}/{} is missing; give --resume the folder of jobs", folder,
          folder, name);
   }
-  Fields fields =
-      Fields::of_text(file, read_text(file), "options", "expected the options of jobs, as they were written");
+  Fields fields = Fields::of_text(file, read_text(file), "options",
+                                  "expected the options of jobs, as `convoy-master jobs` wrote them");
   RunOptions given = fields.texts("run");
   fields.finish();
   return given;

@@ -51,7 +51,7 @@ void resume_from(CLI::App& command, SearchOptions& options) {
   for (const char* name : kOfTheTrials) {
     if (command.get_option(name)->count() == 0) continue;
     throw UsageError(fmt::format(
-        "{} cannot be combined with --resume, because all trials of a search have the same; leave it out", name));
+        "{} cannot be combined with --resume, because it is the same for all trials of a search; leave it out", name));
   }
   options.train.out = folder;
   const SavedSearch saved = read_search(folder);
@@ -134,8 +134,8 @@ SavedSearch read_search(const std::string& folder) {
     fail("there is no search to resume in {}: the file {}/{} is missing; give --resume the folder of a search", folder,
          folder, name);
   }
-  Fields fields =
-      Fields::of_text(file, read_text(file), "options", "expected the options of a search, as it wrote them");
+  Fields fields = Fields::of_text(file, read_text(file), "options",
+                                  "expected the options of a search, as `convoy-master search` wrote them");
   SavedSearch search{.run = fields.texts("run"), .fixed = fields.texts("set", kMostFixed)};
   if (fields.has("trials")) search.trials = fields.integer("trials", 1, kMostTrials);
   if (fields.has("images")) search.images = std::lround(fields.number("images", 1.0, static_cast<double>(kMostImages)));

@@ -54,7 +54,7 @@ TeacherFile::Found TeacherFile::read() const {
     SafetensorsFile contents = read_safetensors(file_);
     const auto of = contents.metadata.find(kIdentity);
     if (!contents.checked || contents.tensors.size() != 1 || of == contents.metadata.end() || of->second != identity_) {
-      return {.probabilities = {}, .why = file_ + ": the file is not of these teachers and these images"};
+      return {.probabilities = {}, .why = file_ + ": the file belongs to other teachers or other images"};
     }
     TensorsByName(contents, file_).get(kTensor, dims_);
     return {.probabilities = std::move(contents.tensors.front().values), .why = ""};

@@ -85,7 +85,7 @@ void Teachers::expect_fits(const EnsembleMember& teacher) const {
                     teacher.net.classes, student_.classes));
   }
   if (!ends_with_softmax(teacher.net)) {
-    refuse("it ends with squared_error, so that its outputs are no logits; take a teacher with softmax_cross_entropy");
+    refuse("it ends with squared_error, so its outputs are not logits; take a teacher with softmax_cross_entropy");
   }
   try {
     expect_same_names(teacher.net.class_names, "the teacher", student_.class_names, "the net to train");
@@ -139,8 +139,8 @@ bool Teachers::begin(const Place& place, const Observers& observers, const std::
     try {
       file.write(*found.probabilities);
     } catch (const Error& error) {
-      notice(observers,
-             fmt::format("{}; the run goes on, and would compute them again when it is resumed", error.what()));
+      notice(observers, fmt::format("{}; the run goes on, but if it is resumed, the teacher computes its outputs again",
+                                    error.what()));
     }
   }
   teacher_ = std::make_unique<Teacher>(std::vector<Teacher::Voice>(), student_.training.teaching, student_.classes);

@@ -114,7 +114,10 @@ int replicas_of(const TrainOptions& options) {
   for (const auto& [given, option] : {std::pair(options.outer.momentum != 0.0, "--outer-momentum"),
                                       std::pair(options.outer.rate != 1.0, "--outer-rate")}) {
     if (!given || options.sync_every > 0) continue;
-    fail("{} needs --sync-every, whose averages it moves the weights by; give it, or leave {} out", option, option);
+    fail(
+        "{} needs --sync-every, because it changes how weights move to the averages; give --sync-every, or leave {} "
+        "out",
+        option, option);
   }
   expect_needed(options.staleness.has_value(), options.sync == Sync::none, "--staleness", "none");
   if (options.sync == Sync::split) return 1;

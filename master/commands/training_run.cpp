@@ -48,7 +48,7 @@ std::vector<std::string> facts_of(const Net& net, const DataSet& data, int batch
   }
   if (const int left = data.training.count() % batch; left > 0) {
     facts.push_back(
-        fmt::format("each epoch leaves out {} of {} training images, others in each, because the last batch "
+        fmt::format("each epoch leaves out {} of {} training images, different ones each time, because the last batch "
                     "would not be full",
                     left, data.training.count()));
   }

@@ -215,7 +215,7 @@ TEST_F(Ensembles, RefuseWhatHasNoMeaning) {
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--predict", folder("none.png")}), HasSubstr("none.png"));
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--in-turn"}), HasSubstr("--in-turn needs --slaves"));
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--slaves", "1", "--wire", "bf16", "--master-jobs", "0"}),
-              HasSubstr("which is not so with --wire"));
+              HasSubstr("this is not so with --wire"));
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--master-jobs", "2"}),
               HasSubstr("--master-jobs needs --slaves N"));
   std::ofstream(folder("there.onnx")) << "mine";

@@ -84,8 +84,8 @@ TEST_F(Ensembles, TeachFromAFileThatIsTheirs) {
        {std::pair{damaged, "teacher-outputs.safetensors: "},
         std::pair{outputs.substr(0, outputs.size() / 2), "teacher-outputs.safetensors: "},
         std::pair{file_bytes(folder("other/teacher-outputs.safetensors")),
-                  "the file is not of these teachers and these images"},
-        std::pair{file_bytes(folder("a/weights.safetensors")), "the file is not of these teachers and these images"}}) {
+                  "the file belongs to other teachers or other images"},
+        std::pair{file_bytes(folder("a/weights.safetensors")), "the file belongs to other teachers or other images"}}) {
     std::ofstream(file, std::ios::binary) << bytes;
     EXPECT_THAT(resumed("3"), AllOf(HasSubstr(why), HasSubstr("; the teacher computes its outputs again")));
     EXPECT_EQ(file_bytes(file), outputs);

@@ -199,7 +199,7 @@ const std::vector<BadTask> kBadTasks{
        ++offer.task;
        m.send(offer);
      },
-     "which sends no images here"},
+     "which sends no images to this slave"},
     {"OriginalsTwice",
      [](FakeMaster& m) {
        m.assign();
@@ -208,7 +208,7 @@ const std::vector<BadTask> kBadTasks{
        m.next();
        m.send(originals(1));
      },
-     "which sends no images here, or has begun to"},
+     "which sends no images to this slave or has already begun to send them"},
     {"OriginalsAfterPixels",
      [](FakeMaster& m) {
        m.assign();
@@ -216,7 +216,7 @@ const std::vector<BadTask> kBadTasks{
        m.send_piece({.step = 1, .task = images_task()}, kImages / 2);
        m.send(originals(1));
      },
-     "which sends no images here, or has begun to"},
+     "which sends no images to this slave or has already begun to send them"},
     {"OriginalsOfOtherSamples",
      [](FakeMaster& m) {
        m.assign();

@@ -280,7 +280,7 @@ INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
                                                  [] {
                                                    return wire::Envelope{wire::Piece{.step = 0}, wire::Payload(4)};
                                                  },
-                                                 "a Piece came of a state that does not move"},
+                                                 "a Piece has values of a state that does not move"},
                                          BadPeer{
                                              "FarTooMuch",
                                              [] {
