@@ -211,12 +211,7 @@ void run_conv(const ConvOptions& options) {
   const std::vector<Stage> stages = stages_of(options);
   std::vector<ConvRow> rows;
   std::map<int, double> peaks;
-  for (const int threads : options.threads) {
-    peaks[threads] = measure_fma_peak(threads);
-    if (options.format == "text") {
-      fmt::print("FMA peak, {} thread{}: {:.0f} GFLOP/s\n", threads, threads == 1 ? "" : "s", peaks[threads]);
-    }
-  }
+  for (const int threads : options.threads) peaks[threads] = measure_fma_peak(threads);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     Stage stage = stages[s];
     stage.after.clear();
@@ -229,6 +224,10 @@ void run_conv(const ConvOptions& options) {
         }
       }
     }
+  }
+  for (const int threads : options.threads) {
+    if (options.format != "text") break;
+    fmt::print("FMA peak, {} thread{}: {:.0f} GFLOP/s\n", threads, threads == 1 ? "" : "s", peaks[threads]);
   }
   print(rows, options.format);
 }

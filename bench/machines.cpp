@@ -79,8 +79,8 @@ Calibration calibration_of(const Machines& machines, const Cut& parts, int batch
         machines.from_run);
   }
   Calibration timed = calibration_from_json(read_text(file), file, parts.trunk, batch);
-  if (timed.members.back().name == kMasterName) timed.master.power = timed.members.back().power;
-  std::erase_if(timed.members, [](const MemberProfile& member) { return member.name == kMasterName; });
+  if (is_master(timed.members.back().name)) timed.master.power = timed.members.back().power;
+  std::erase_if(timed.members, [](const MemberProfile& member) { return is_master(member.name); });
   if (timed.members.empty()) fail("{}: none of its members is a slave; use a run with slaves", file);
   std::vector<MemberProfile> members;
   for (const MemberProfile& slave : calibration.members) {

@@ -86,7 +86,7 @@ Calibration calibration_of_slaves(const Net& net, const Cut& parts, const std::s
          file, batch, net.training.batch);
   }
   Calibration timed = calibration_from_json(text, file, parts.trunk, batch);
-  std::erase_if(timed.members, [](const MemberProfile& member) { return member.name == kMasterName; });
+  std::erase_if(timed.members, [](const MemberProfile& member) { return is_master(member.name); });
   if (timed.members.empty()) fail("{}: none of its members is a slave; give the folder of a run with slaves", file);
   return timed;
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "core/thread_team.hpp"
 #include "data/exif.hpp"
@@ -62,14 +63,14 @@ Picture from_inks(const Picture& inks, int channels) {
 
 Picture decode_jpeg(std::span<const std::uint8_t> bytes, const FeatureShape& least) {
   const Decoder decoder(tjInitDecompress());
-  if (decoder == nullptr) fail("the JPEG decoder cannot be made: {}", tjGetErrorStr2(nullptr));
+  if (decoder == nullptr) throw std::bad_alloc();
   int width = 0;
   int height = 0;
   int subsampling = 0;
   int colours = 0;
   const auto size = static_cast<unsigned long>(bytes.size());
   if (tjDecompressHeader3(decoder.get(), bytes.data(), size, &width, &height, &subsampling, &colours) != 0) {
-    fail("the image is not a valid JPEG: {}", tjGetErrorStr2(decoder.get()));
+    fail("the image is not a valid JPEG: its header is damaged or incomplete");
   }
   check_picture_size(width, height);
   const int orientation = orientation_of(bytes);
@@ -82,7 +83,7 @@ Picture decode_jpeg(std::span<const std::uint8_t> bytes, const FeatureShape& lea
   const int format = inks ? TJPF_CMYK : least.channels == 1 ? TJPF_GRAY : TJPF_RGB;
   if (tjDecompress2(decoder.get(), bytes.data(), size, picture.pixels.data(), picture.shape.width, 0,
                     picture.shape.height, format, TJFLAG_STOPONWARNING) != 0) {
-    fail("the JPEG is damaged: {}", tjGetErrorStr2(decoder.get()));
+    fail("the JPEG is damaged or incomplete: not all of its pixels can be decoded");
   }
   return upright(inks ? from_inks(picture, least.channels) : std::move(picture), orientation);
 }
@@ -91,7 +92,7 @@ Picture decode_png(std::span<const std::uint8_t> bytes, const FeatureShape& leas
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0)
-    fail("the image is not a valid PNG: {}", image.message);
+    fail("the image is not a valid PNG: its header is damaged or incomplete");
   const std::unique_ptr<png_image, decltype(&png_image_free)> release(&image, &png_image_free);
   check_picture_size(static_cast<long>(image.width), static_cast<long>(image.height));
   image.format = least.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
@@ -101,7 +102,7 @@ Picture decode_png(std::span<const std::uint8_t> bytes, const FeatureShape& leas
   picture.pixels.resize(PNG_IMAGE_SIZE(image));
   const png_color white{255, 255, 255};
   if (png_image_finish_read(&image, &white, picture.pixels.data(), 0, nullptr) == 0) {
-    fail("the PNG is damaged: {}", image.message);
+    fail("the PNG is damaged or incomplete: not all of its pixels can be decoded");
   }
   return picture;
 }

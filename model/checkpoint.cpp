@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
-#include <set>
 
 #include "core/text.hpp"
+#include "model/misfits.hpp"
 #include "model/safetensors.hpp"
 #include "model/valid_values.hpp"
 
@@ -95,28 +95,6 @@ ModelState zero_model(const Cut& cut) {
   return model;
 }
 
-/// "conv1" of "conv1.weight".
-std::string layer_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
-
-/// The layers of some tensors, each once, in their order.
-template <class Tensors>
-std::vector<std::string> layers_of(const Tensors& tensors) {
-  std::vector<std::string> layers;
-  std::set<std::string> known;
-  for (const auto& tensor : tensors) {
-    const std::string layer = layer_of(tensor.name);
-    if (known.insert(layer).second) layers.push_back(layer);
-  }
-  return layers;
-}
-
-/// How to train on from the layers that fit; nothing for a checkpoint, which fits whole or not at all.
-std::string mend_of(const std::string& file, const std::string& tensor, bool moments) {
-  if (moments) return "";
-  return fmt::format("; to train on from its other layers: convoy-master train NET --weights {} --except {}", file,
-                     layer_of(tensor));
-}
-
 /// Copies the tensors of a file into those of the model.
 void fill(const std::string& name, const SafetensorsFile& file, const Cut& cut, bool moments,
           const std::vector<std::string>& except, ModelState& model) {
@@ -125,11 +103,13 @@ void fill(const std::string& name, const SafetensorsFile& file, const Cut& cut, 
   const auto left_out = [&](const std::string& tensor) {
     return std::ranges::find(except, layer_of(tensor)) != except.end();
   };
+  // A checkpoint fits whole or not at all.
+  const auto mend = [&] { return moments ? "" : way_without_misfits({name, file}, views(cut, model, false), except); };
   const auto get = [&](const std::string& tensor, const std::vector<std::int64_t>& dims) -> const NamedTensor& {
     try {
       return by_name.get(tensor, dims);
     } catch (const Error& error) {
-      fail("{}{}", error.what(), mend_of(name, tensor, moments));
+      fail("{}{}", error.what(), mend());
     }
   };
   for_each_tensor(cut, model, moments,
@@ -144,8 +124,7 @@ void fill(const std::string& name, const SafetensorsFile& file, const Cut& cut, 
   for (const NamedTensor& tensor : file.tensors) {
     if (left_out(tensor.name) || std::ranges::binary_search(used, tensor.name)) continue;
     const std::string shown = printable(tensor.name, 120);
-    fail("{}: the net has no place for its tensor {}; the file belongs to another net{}", name, shown,
-         mend_of(name, shown, moments));
+    fail("{}: the net has no place for its tensor {}; the file belongs to another net{}", name, shown, mend());
   }
 }
 

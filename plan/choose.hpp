@@ -53,7 +53,7 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
 /// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none.
 /// Leaves out plans whose busiest processor or card alone makes them worse than the best plan. For other objectives than
 /// time, the members that take the fewest joules for their work are tried, too. If the user wants a cut along samples
-/// but no two members can share them, members share filters. The last member is the master if its name is "master".
+/// but no two members can share them, members share filters. The last member may be the master.
 /// Throws Error with the sizes if the net does not fit, and Error with the names of the machines whose power is not known
 /// if the objective needs it.
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,

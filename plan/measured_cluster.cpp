@@ -59,7 +59,7 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
                               const std::vector<MemberProfile>& members, const MasterProfile& master,
                               const TaskGraph* graph) {
   const auto rate = [](double measured) { return measured > 0.0 ? measured : kUnmeasured; };
-  const bool own = !plan.members.empty() && plan.members.back() == kMasterName;
+  const bool own = has_master(plan);
   const std::size_t slaves = members.size() - (own ? 1 : 0);
   ClusterModel model;
   NodeLink card;  // where it was not measured, the master's card is as fast as the fastest slave's

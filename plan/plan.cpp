@@ -74,6 +74,12 @@ void set_exchange(Plan& plan, Exchange exchange) {
   if (!traits.micro_batches) set_micro_batches(plan, 1);
 }
 
+bool is_master(const std::string& member) { return member == kMasterName; }
+
+bool has_master(const Plan& plan) { return !plan.members.empty() && is_master(plan.members.back()); }
+
+bool is_master_alone(const Plan& plan) { return plan.members.size() == 1 && has_master(plan); }
+
 int micro_batch_size(const Plan& plan) { return plan.batch / plan.micro_batches; }
 
 void set_micro_batches(Plan& plan, int micro_batches) {

@@ -106,13 +106,16 @@ struct ExchangeTraits {
 /// Returns the abilities of an exchange.
 const ExchangeTraits& traits_of(Exchange exchange);
 
-/// The name of the member that is the master's own device. No slave may have it.
+/// The name of the member that is the master's own device. No slave may have it. Plans, messages and files know this
+/// member by its name alone; is_master(), has_master() and is_master_alone() are the only code that compares it.
 inline constexpr const char* kMasterName = "master";
+/// Returns whether the name is that of the master's own device.
+bool is_master(const std::string& member);
 
 /// Which member holds which filters of every stage, and how maps and gradients travel.
 struct Plan {
   int batch = 0;
-  std::vector<std::string> members;  ///< names of the slaves; kMasterName comes last where the master computes a share
+  std::vector<std::string> members;  ///< names of the slaves; the master comes last where it computes a share
   std::vector<StagePlan> stages;     ///< one for each stage of the trunk
   Exchange exchange = Exchange::star;
   /// Number type of maps and gradients in transit; int8: of gradients, and bf16 for maps.
@@ -124,6 +127,11 @@ struct Plan {
   std::vector<int> unequal = {};
   bool operator==(const Plan&) const = default;
 };
+
+/// Returns whether the master computes a share of the plan; it is the last member then.
+bool has_master(const Plan& plan);
+/// Returns whether the master computes all of the plan.
+bool is_master_alone(const Plan& plan);
 
 /// Names such as "ring" and "bf16". The functions from text throw Error listing the known names.
 std::string to_string(Exchange exchange);

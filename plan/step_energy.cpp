@@ -13,7 +13,7 @@ constexpr std::pair<const char*, Objective> kObjectives[] = {
 
 /// Whether the last member is the master's machine.
 bool has_master(const std::vector<MemberProfile>& members) {
-  return !members.empty() && members.back().name == kMasterName;
+  return !members.empty() && is_master(members.back().name);
 }
 
 bool works(const NodeUse& use) {
@@ -37,8 +37,8 @@ StepEnergy energy_of(const Simulated& step, const std::vector<MemberProfile>& me
   StepEnergy energy{.nodes = {}, .declared = terms.switch_watts * step.seconds, .unknown = {}};
   for (std::size_t n = 0; n < step.nodes.size(); ++n) {
     const bool member = n < members.size();
-    const bool is_master = n + 1 == members.size() ? has_master(members) : !member;
-    if (terms.idle_off && !is_master && !works(step.nodes[n])) {
+    const bool of_master = !member || is_master(members[n].name);
+    if (terms.idle_off && !of_master && !works(step.nodes[n])) {
       energy.nodes.emplace_back(0.0);
       continue;
     }

@@ -9,7 +9,7 @@ namespace convoy {
 
 int master_of(const Plan& plan) {
   const auto members = static_cast<int>(plan.members.size());
-  return !plan.members.empty() && plan.members.back() == kMasterName ? members - 1 : members;
+  return has_master(plan) ? members - 1 : members;
 }
 
 std::vector<std::vector<int>> followers_of(const TaskGraph& graph) {

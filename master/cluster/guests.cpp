@@ -58,7 +58,7 @@ std::optional<std::string> objection_to(const wire::ServerLink::From& from, cons
         wire::kProtocolVersion, hello.version);
   }
   if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
-  if (hello.name == kMasterName) {
+  if (is_master(hello.name)) {
     return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
   }
   if (says(hello, wire::kPaced) != paced) {

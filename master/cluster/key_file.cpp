@@ -63,7 +63,7 @@ SlaveKey slave_key(Fields fields) {
                  .once = fields.boolean("once"),
                  .used = fields.has("used") ? time_of(fields, "used") : ""};
   if (const auto fault = fault_of_name(slave.name)) fields.fail("name", "cannot be used: " + *fault);
-  if (slave.name == kMasterName) fields.fail("name", fmt::format("is {}, the name of the master", kMasterName));
+  if (is_master(slave.name)) fields.fail("name", fmt::format("is {}, the name of the master", kMasterName));
   if (!slave.used.empty() && !slave.once) fields.fail("used", "is the field of a one-time key, and this key is none");
   fields.finish();
   return slave;

@@ -44,7 +44,7 @@ void learn_power(Calibration& calibration, const std::vector<MemberEnergy>& ener
     const auto member = std::ranges::find(calibration.members, each.member, &MemberProfile::name);
     if (member != calibration.members.end()) {
       if (const auto power = power_of(each.energy)) member->power = power;
-    } else if (each.member == kMasterName && each.energy.measured() && each.energy.seconds > 0.0) {
+    } else if (is_master(each.member) && each.energy.measured() && each.energy.seconds > 0.0) {
       const double watts = each.energy.joules() / each.energy.seconds;
       const Power power{.idle = watts, .compute = watts, .transfer = watts};
       if (fault_in(power).empty()) calibration.master.power = power;

@@ -60,7 +60,7 @@ class JobRun::Watcher : public Observer {
   /// A run without its slaves would go on here, where other jobs are trained.
   void take_plan(const Plan& plan) {
     job_.members_ = plan.members;
-    if (!job_.parts_.line || job_.lost_ || plan.members != std::vector<std::string>{kMasterName}) return;
+    if (!job_.parts_.line || job_.lost_ || !is_master_alone(plan)) return;
     job_.lost_ = true;
     if (!job_.pending_.empty()) job_.why_lost_ = job_.pending_.front();
     job_.pending_.clear();

@@ -40,7 +40,7 @@ void add(const KeyOptions& options) {
                                                         "0123456789_-.") == std::string::npos;
   if (!plain)
     fail("key add: the name '{}' has other characters than letters, digits, _, - and .; choose another", options.name);
-  if (options.name == kMasterName) fail("key add: the name {} is the master's own; choose another", kMasterName);
+  if (is_master(options.name)) fail("key add: the name {} is the master's own; choose another", kMasterName);
   wire::address_to_listen(options.listen);
   const wire::KeyPair pair = wire::make_key_pair();
   std::string master;

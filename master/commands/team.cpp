@@ -227,8 +227,7 @@ std::vector<MemberEnergy> Team::energies() const {
 }
 
 bool Team::is_alone() const {
-  return std::ranges::all_of(
-      clusters_, [](const auto& each) { return each->plan().members == std::vector<std::string>{kMasterName}; });
+  return std::ranges::all_of(clusters_, [](const auto& each) { return is_master_alone(each->plan()); });
 }
 
 void Team::dismiss(const std::string& reason) {

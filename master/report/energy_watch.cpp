@@ -27,7 +27,7 @@ void EnergyWatch::begin(bool on_gpu) {
 
 void EnergyWatch::count(const std::vector<MemberTime>& times, double seconds, bool alone) {
   if (alone) return own_->count(seconds, 0, 0);
-  const auto own = std::ranges::find(times, kMasterName, &MemberTime::member);
+  const auto own = std::ranges::find_if(times, is_master, &MemberTime::member);
   if (own != times.end()) {
     own_->count(own->compute, own->transfer, own->wait);
   } else {

@@ -35,9 +35,9 @@ class TextObserver : public Observer {
 
   void on_start(const RunStart& start) override {
     start_ = start;
-    lines_.line(fmt::format("net {}: {} parameters, batch {}, {} epoch{} of {} images; data {}", start.net,
-                            start.parameters, start.batch, start.epochs, start.epochs == 1 ? "" : "s",
-                            start.training_images, start.data));
+    tell_in_parts(fmt::format("net {}: {} parameters, batch {}, {} epoch{} of {} images", start.net, start.parameters,
+                              start.batch, start.epochs, start.epochs == 1 ? "" : "s", start.training_images),
+                  {"; data " + start.data});
     if (paced()) {
       lines_.line(
           fmt::format("{}: this run is a measurement: its devices take the time of computing and compute nothing, "
@@ -88,10 +88,7 @@ class TextObserver : public Observer {
     const std::string test =
         fmt::format("test loss {:.4f}, accuracy {:.2f} %; {:.0f} images/s, {}", report.test_loss,
                     100.0 * report.test_accuracy, report.images_per_second, duration(report.seconds));
-    const auto size = lines_.size();
-    const bool fits = !size || width_of(training) + width_of(test) + 2 <= size->columns;
-    lines_.line(training + (fits ? "; " : "") + (fits ? test : ""));
-    if (!fits) lines_.line("  " + test);
+    tell_in_parts(training, {"; " + test});
   }
 
   void on_end(const RunEnd& end) override {
@@ -179,26 +176,43 @@ class TextObserver : public Observer {
   void tell_shares(const Plan& plan) {
     take_shares(plan);
     for (std::size_t m = 0; m < plan.members.size(); ++m) {
-      lines_.line(fmt::format("  {:<16} {:5.1f} % of the work{}", plan.members[m], share_of_now(plan.members[m]),
-                              filters_of(plan, m)));
+      tell_in_parts(fmt::format("  {:<16} {:5.1f} % of the work", plan.members[m], share_of_now(plan.members[m])),
+                    filters_of(plan, m));
     }
   }
 
-  /// The filters of a member, and its samples where members share these, if the net has few stages. For other nets,
-  /// `convoy-master plan` prints them.
-  std::string filters_of(const Plan& plan, std::size_t member) const {
+  /// Writes a line with further parts, each of which begins with a comma or semicolon and a space. Where a terminal is too
+  /// narrow, the line is broken instead, and goes on indented.
+  void tell_in_parts(std::string line, const std::vector<std::string>& parts) {
+    const auto size = lines_.size();
+    const std::string indent(line.find_first_not_of(' ') + 2, ' ');
+    for (const std::string& part : parts) {
+      if (size && width_of(line + part) >= size->columns) {
+        lines_.line(line);
+        line = indent + part.substr(2);
+      } else {
+        line += part;
+      }
+    }
+    lines_.line(line);
+  }
+
+  /// The filters of a member in each stage, and its samples where members share these, if the net has few stages. For
+  /// other nets, `convoy-master plan` prints them.
+  std::vector<std::string> filters_of(const Plan& plan, std::size_t member) const {
     constexpr std::size_t kFew = 8;
-    if (start_.stages.size() > kFew) return "";
-    std::string text;
+    if (start_.stages.size() > kFew) return {};
+    std::vector<std::string> all;
     for (std::size_t s = 0; s < start_.stages.size(); ++s) {
       const StagePlan& stage = plan.stages[s];
       const Tile tile = tile_of(stage, static_cast<int>(member));
-      text += fmt::format("{}{} {}/{}", s == 0 ? "; filters: " : ", ", start_.stages[s].name, tile.filters.count,
-                          start_.stages[s].conv.filters);
+      std::string& text = all.emplace_back();
+      text = fmt::format("{}{} {}/{}", s == 0 ? "; filters: " : ", ", start_.stages[s].name, tile.filters.count,
+                         start_.stages[s].conv.filters);
       if (!has_several_rows(stage)) continue;
       text += fmt::format(" in {}/{} samples", tile.samples.count * plan.micro_batches, plan.batch);
     }
-    return text;
+    return all;
   }
 
   /// The current share of a member in the work of its replica, in percent.
@@ -233,22 +247,28 @@ class TextObserver : public Observer {
     return flops * images;
   }
 
-  /// A line for each member that shares the work: its share, the part of its time that it computes, and its traffic. Where a
-  /// terminal is wide enough, also how it spends the rest of its time.
+  /// A line for each member that shares the work: its share, the part of its time that it computes, and its traffic, which
+  /// is one sum where the terminal is too narrow for the member's name beside both ways. Where the terminal is wide enough,
+  /// also how the member spends the rest of its time.
   std::vector<std::string> members_now() const {
     std::vector<std::string> lines;
     if (recent_.size() < 2 && (recent_.empty() || recent_[0].transfer == 0.0)) return lines;
     for (const MemberTime& time : recent_) {
       if (gone_.contains(time.member)) continue;
       const double all = total(time);
-      const std::string text = fmt::format("  {:<16} share {:3.0f} %, busy {:3.0f} %, sends {} MB/s, receives {} MB/s",
-                                           time.member, share_of_now(time.member), percent(time.compute, all),
-                                           megabytes((time.sent + time.states_sent) / recent_seconds_),
-                                           megabytes((time.received + time.states_received) / recent_seconds_));
+      const double sent = (time.sent + time.states_sent) / recent_seconds_;
+      const double received = (time.received + time.states_received) / recent_seconds_;
+      const std::string busy = fmt::format("  {:<16} share {:3.0f} %, busy {:3.0f} %", time.member,
+                                           share_of_now(time.member), percent(time.compute, all));
+      const std::string text =
+          fmt::format("{}, sends {} MB/s, receives {} MB/s", busy, megabytes(sent), megabytes(received));
       const std::string rest =
           fmt::format(", transfer {:.0f} %, waiting {:.0f} %", percent(time.transfer, all), percent(time.wait, all));
       const auto size = lines_.size();
-      lines.push_back(!size || width_of(text + rest) < size->columns ? text + rest : text);
+      const auto fits = [&](const std::string& line) { return !size || width_of(line) < size->columns; };
+      lines.push_back(fits(text + rest) ? text + rest
+                      : fits(text)      ? text
+                                        : fmt::format("{}, {} MB/s", busy, megabytes(sent + received)));
     }
     return lines;
   }

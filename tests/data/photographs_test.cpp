@@ -126,13 +126,16 @@ TEST(Photographs, ThatAreDamagedAreErrors) {
   };
   Bytes cut = jpeg(32, 32, slopes);
   cut.resize(cut.size() - 30);
-  EXPECT_THAT(error_of(cut), HasSubstr("the JPEG is damaged"));
+  // The texts are Convoy's own; those of the libraries that decode are made for programmers.
+  EXPECT_EQ(error_of(cut), "the JPEG is damaged or incomplete: not all of its pixels can be decoded");
   Bytes header = jpeg(32, 32, slopes);
   header.resize(10);
-  EXPECT_NE(error_of(header), "");
+  EXPECT_THAT(error_of(header), testing::StartsWith("its header gives 0 x 0 pixels"));
   Bytes image = png(32, 32, slopes);
   image[image.size() / 2] ^= 0xFF;
-  EXPECT_THAT(error_of(image), HasSubstr("the PNG is damaged"));
+  EXPECT_EQ(error_of(image), "the PNG is damaged or incomplete: not all of its pixels can be decoded");
+  image.resize(10);
+  EXPECT_EQ(error_of(image), "the image is not a valid PNG: its header is damaged or incomplete");
   EXPECT_THAT(error_of({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG"));
   EXPECT_THAT(error_of({}), HasSubstr("neither a JPEG nor a PNG"));
   EXPECT_THAT(error_of(png(8, 8, slopes), {2, 8, 8}), HasSubstr("but the net takes 2"));

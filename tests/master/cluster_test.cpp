@@ -66,7 +66,7 @@ Result train_on_three(const Cut& cut, const Plan& plan, const TrainingOptions& o
   const std::atomic<bool> stop{false};
   crew.gather(3, stop, [] {});
   const auto device = make_device(device_name, {.threads = 1});
-  const bool own = plan.members.back() == kMasterName;
+  const bool own = has_master(plan);
   ClusterTrunk trunk(cut.trunk, plan, crew, own ? device.get() : nullptr, 20s);
   const Result result = train_some(
       trunk, cut, [](int) {}, options, steps);

@@ -10,7 +10,6 @@
 #include "core/files.hpp"
 #include "master/report/plot_observer.hpp"
 #include "master/report/record_observers.hpp"
-#include "master/report/test_report.hpp"
 #include "master/report/text_observer.hpp"
 #include "tests/master/made_up_run.hpp"
 #include "tests/support/memory.hpp"
@@ -99,6 +98,32 @@ TEST(TextObserver, RedrawsItsLinesInPlaceOn80Columns) {
   EXPECT_THAT(all, Contains("  slave-2           48.0 %      25 %      25 %    50 %"));
   EXPECT_THAT(all, Not(Contains(HasSubstr("step 4/120")))) << "nothing is left of the live lines";
   for (const std::string& row : all) EXPECT_LT(row.size(), 80U) << row;
+}
+
+/// The names are as long as those that slaves take from a host, and members share the samples of two stages.
+TEST(TextObserver, KeepsLongNamesAndStagesOn80Columns) {
+  Terminal terminal(80);
+  RunStart start = start_of();
+  start.data = "/home/somebody/data/cifar-10-batches-bin";
+  start.stages.push_back(start.stages[0]);
+  start.stages[1].name = "conv2";
+  start.plan.stages.push_back(start.plan.stages[0]);
+  ASSERT_TRUE(cut_by_samples(start.plan, start.stages, 2, {1.0, 1.0}));
+  start.plan.members = {"somebodys-laptop-123456", "raspberrypi-2718"};
+  terminal.observer->on_start(start);
+  StepReport step = step_of(1);
+  for (std::size_t m = 0; m < 2; ++m) step.times[m].member = start.plan.members[m];
+  terminal.observer->on_step(step);
+  EXPECT_THAT(terminal.shown(),
+              testing::ElementsAre("net glyphs: 253514 parameters, batch 50, 10 epochs of 6000 images",
+                                   "  data /home/somebody/data/cifar-10-batches-bin",
+                                   "  somebodys-laptop-123456  50.0 % of the work",
+                                   "    filters: conv1 100/100 in 25/50 samples, conv2 100/100 in 25/50 samples",
+                                   "  raspberrypi-2718  50.0 % of the work; filters: conv1 100/100 in 25/50 samples",
+                                   "    conv2 100/100 in 25/50 samples",
+                                   "epoch 1/10  step 1/120  loss 1.5000  accuracy 50.0 %  2 min 05 s left",
+                                   "  somebodys-laptop-123456 share  50 %, busy  90 %,  112 MB/s",
+                                   "  raspberrypi-2718 share  50 %, busy  50 %, sends  120 MB/s, receives  0.1 MB/s"));
 }
 
 TEST(TextObserver, GivesNoShareToWhoHasGone) {
@@ -332,52 +357,6 @@ TEST(PlotObserver, DrawsASingleEpoch) {
   plot->on_end(kEnd);
   EXPECT_THAT(read_text(folder.path() + "/curves.gnuplot"), HasSubstr("'glyphs on somebody''s data_set, batch 50'"));
   EXPECT_GT(std::filesystem::file_size(folder.path() + "/curves.png"), 5000U);
-}
-
-// ---- tests of a net ------------------------------------------------------------------------------------------------
-
-/// Of `classes` classes, each with two images, of which one of class 1 is taken for class 0.
-Confusion one_mistake(int classes) {
-  Confusion confusion(classes);
-  Tensor outputs({2, classes, 1, 1});
-  for (int c = 0; c < classes; ++c) {
-    for (int n = 0; n < 2; ++n) {
-      std::ranges::fill(outputs.sample(n), 0.0F);
-      outputs.sample(n)[static_cast<std::size_t>(c == 1 && n == 1 ? 0 : c)] = 1.0F;
-    }
-    confusion.add(outputs, {c, c}, 2);
-  }
-  return confusion;
-}
-
-TEST(TestReport, HasATableAndAMatrixForPeople) {
-  const std::vector<std::string> lines = lines_of(one_mistake(3), {"cat", "dog", "a very long name of a class"});
-  EXPECT_THAT(lines, testing::ElementsAre("class               images  accuracy  precision  most often taken for",
-                                          "cat                      2   100.0 %     66.7 %",
-                                          "dog                      2    50.0 %    100.0 %  cat (1)",
-                                          "a very long name o       2   100.0 %    100.0 %",
-                                          "confusion matrix in images: a row for each class, a column for each answer",
-                                          "                    cat  dog  a v",  //
-                                          "cat                   2    0    0",  //
-                                          "dog                   1    1    0",  //
-                                          "a very long name o    0    0    2"));
-}
-
-TEST(TestReport, NamesTheWorstOfManyClasses) {
-  const std::vector<std::string> lines = lines_of(one_mistake(300), {});
-  EXPECT_LT(lines.size(), 30U);
-  EXPECT_EQ(lines[0], "the 20 worst classes:");
-  EXPECT_THAT(lines[2], testing::StartsWith("class 1 "));
-  EXPECT_THAT(lines, Contains("      1 of 2 images of class 1 taken for class 0"));
-  for (const std::string& line : lines) EXPECT_LT(line.size(), 80U);
-}
-
-TEST(TestReport, IsCompleteInJson) {
-  const nlohmann::ordered_json json = to_json(one_mistake(3), {"cat", "dog", "cow"});
-  EXPECT_EQ(json["classes"][1].dump(), R"({"class":1,"name":"dog","images":2,"correct":1,"answers":1})");
-  EXPECT_EQ(json["mistakes"].dump(), R"([{"class":1,"answer":0,"images":1}])");
-  EXPECT_EQ(json["confusion"].dump(), "[[2,0,0],[1,1,0],[0,0,2]]");
-  EXPECT_FALSE(to_json(one_mistake(300), {}).contains("confusion"));
 }
 
 }  // namespace

@@ -72,6 +72,33 @@ TEST(Weights, LoadWithoutSomeLayers) {
   }
 }
 
+/// A layer with another number of units has other weights itself, and so has the layer behind it: one error names both.
+TEST(Weights, SayAllLayersThatMustBeLeftOut) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/weights.safetensors";
+  const auto net = [](int units) {
+    Cut cut = small_net();
+    cut.heads[0].layers.insert(cut.heads[0].layers.begin(), {.name = "dense0", .spec = Dense{units}});
+    return cut;
+  };
+  write_weights(file, net(5), drawn(net(5), 1), {.name = "small"});
+  const std::string way = "convoy-master train NET --weights " + file + " --except dense0 --except dense1";
+  EXPECT_THAT(error_of_weights(file, net(6)), testing::EndsWith(way));
+  try {
+    read_weights(file, net(6), {"dense0"}, drawn(net(6), 2));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::EndsWith(way));
+  }
+  EXPECT_NO_THROW(read_weights(file, net(6), {"dense0", "dense1"}, drawn(net(6), 2)));
+  EXPECT_THAT(error_of_weights(file, small_net()), testing::EndsWith("--except dense1 --except dense0"))
+      << "the net has no place for dense0";
+  Cut other = net(5);
+  other.trunk[0].name = "other1";
+  for (auto& layer : other.heads[0].layers) layer.name = "other " + layer.name;
+  EXPECT_THAT(error_of_weights(file, other), testing::Not(HasSubstr("--except"))) << "no layer fits";
+}
+
 TEST(Weights, OfTheBestEpochSayWhichItIs) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/best.safetensors";

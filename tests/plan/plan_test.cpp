@@ -15,6 +15,18 @@
 namespace convoy {
 namespace {
 
+TEST(PlanMembers, TheMasterIsKnownByItsNameAndComesLast) {
+  EXPECT_TRUE(is_master(kMasterName));
+  EXPECT_FALSE(is_master("a"));
+  EXPECT_TRUE(has_master({.members = {"a", kMasterName}}));
+  EXPECT_FALSE(has_master({.members = {"a", "b"}}));
+  EXPECT_FALSE(has_master({}));
+  EXPECT_TRUE(is_master_alone({.members = {kMasterName}}));
+  EXPECT_FALSE(is_master_alone({.members = {"a"}}));
+  EXPECT_FALSE(is_master_alone({.members = {"a", kMasterName}}));
+  EXPECT_FALSE(is_master_alone({}));
+}
+
 using testing::HasSubstr;
 
 Stage make_stage(int channels, int filters, int extent = 16) {

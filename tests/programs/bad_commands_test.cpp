@@ -356,6 +356,24 @@ TEST(CommandLine, OfEveryProgramKnowsItsVersion) {
   }
 }
 
+/// A command that ends with an error has printed no head of a table before it.
+TEST(CommandLine, TablesBeginWhenTheyHaveRows) {
+  const std::string net = kSource + "/nets/glyphs.yaml";
+  const TemporaryFolder scratch;
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"conv", "--net", net, "--devices", "warp", "--batch", "1"},
+        {"operators", "--nets", net + ",no.yaml", "--devices", "eigen", "--batch", "1", "--repeats", "1", "--format",
+         "csv"},
+        {"sweep", "--net", net, "--filters", "1:2:3", "--out", scratch.path() + "/sweep"},
+        {"simulate", "--net", net, "--from-run", scratch.path()}}) {
+    std::vector<std::string> command{kBench};
+    command.insert(command.end(), words.begin(), words.end());
+    Process process(command);
+    EXPECT_EQ(process.wait(60s), kFailure) << words[0];
+    EXPECT_THAT(process.output(), testing::MatchesRegex("convoy-bench: [^\n]*\n")) << words[0];
+  }
+}
+
 TEST(CommandLine, ErrorsAreObjectsWhereJsonIsAskedFor) {
   const std::string net = kSource + "/nets/glyphs.yaml";
   for (const auto& [words, code, says] :

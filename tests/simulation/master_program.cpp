@@ -135,7 +135,7 @@ class Recorder : public Learner {
   bool look_at_plan() {
     const Plan& plan = cluster_.plan();
     if (!plan_ || !(*plan_ == plan)) plan_ = std::make_shared<const Plan>(plan);
-    return plan.members == std::vector<std::string>{kMasterName};
+    return is_master_alone(plan);
   }
 
   Run& run_;

@@ -89,7 +89,7 @@ class NodesTrunk : public Trunk {
     nodes_.clear();
     queues_.clear();
     const TaskGraph graph = make_task_graph(*plan_, stages_);
-    shares_ = plan_->members.back() == kMasterName;
+    shares_ = has_master(*plan_);
     for (int i = 0; i < graph.nodes; ++i) {
       const Carrier carrier{.send =
                                 [this, i](Parcel&& parcel) {
@@ -186,7 +186,7 @@ class Replay : public Learner {
  private:
   /// As Cluster makes it.
   std::unique_ptr<Trunk> make_trunk() {
-    if (plan_->members != std::vector<std::string>{kMasterName}) {
+    if (!is_master_alone(*plan_)) {
       return std::make_unique<NodesTrunk>(cut_.trunk, plan_);
     }
     return std::make_unique<LocalTrunk>(cut_.trunk, input_shape(cut_.trunk.front(), plan_->batch), *device_);

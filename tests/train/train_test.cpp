@@ -109,12 +109,17 @@ class OverflowingLearner : public ForgetfulLearner {
 
 class Watch : public Observer {
  public:
-  Watch(std::vector<long>& steps, std::vector<std::string>& notices) : steps_(steps), notices_(notices) {}
-  void on_step(const StepReport& report) override { steps_.push_back(report.step); }
+  Watch(std::vector<long>& steps, std::vector<double>& left, std::vector<std::string>& notices)
+      : steps_(steps), left_(left), notices_(notices) {}
+  void on_step(const StepReport& report) override {
+    steps_.push_back(report.step);
+    left_.push_back(report.seconds_left);
+  }
   void on_notice(const std::string& text) override { notices_.push_back(text); }
 
  private:
   std::vector<long>& steps_;
+  std::vector<double>& left_;
   std::vector<std::string>& notices_;
 };
 
@@ -123,9 +128,13 @@ class TheLoop : public testing::Test {
   Outcome run(Learner& learner, int epochs, const Progress& from = {}) {
     net_.training.epochs = epochs;
     net_.training.batch = kBatch;
-    observers_.push_back(std::make_unique<Watch>(steps_, notices_));
-    const Training training{
-        .net = net_, .training = training_, .test = test_, .checkpoint_seconds = 1e9, .stop = stop_};
+    observers_.push_back(std::make_unique<Watch>(steps_, left_, notices_));
+    const Training training{.net = net_,
+                            .training = training_,
+                            .test = test_,
+                            .max_steps = max_steps_,
+                            .checkpoint_seconds = 1e9,
+                            .stop = stop_};
     return train(training, learner, {std::make_shared<const ModelState>(), from}, observers_,
                  [this](const TrainingState& state) { saved_.push_back(state.progress); });
   }
@@ -136,7 +145,9 @@ class TheLoop : public testing::Test {
   Batches test_{data_, Part::test, kBatch, 1, Augmentation{}};
   std::atomic<bool> stop_{false};
   Observers observers_;
+  long max_steps_ = 0;
   std::vector<long> steps_;
+  std::vector<double> left_;  ///< seconds, after each step
   std::vector<std::string> notices_;
   std::vector<Progress> saved_;
 };
@@ -150,6 +161,20 @@ TEST_F(TheLoop, DoesStepsAgainThatTheLearnerUndid) {
   EXPECT_THAT(saved_, ElementsAre(Progress{.epoch = 1}, Progress{.epoch = 2}));
   EXPECT_EQ(outcome.progress, Progress{.epoch = 2});
   EXPECT_EQ(learner.tested(), 2 * kBatches) << "each epoch is tested once";
+}
+
+TEST_F(TheLoop, TellsTheTimeThatIsLeftToItsLastStep) {
+  for (const long most : {0L, 2L}) {
+    ForgetfulLearner learner({});
+    max_steps_ = most;
+    steps_.clear();
+    left_.clear();
+    observers_.clear();
+    run(learner, 3);
+    ASSERT_EQ(steps_.size(), most > 0 ? 2U : 9U);
+    EXPECT_GT(left_.front(), 0.0);
+    EXPECT_EQ(left_.back(), 0.0) << "with --steps, the steps behind the last are not counted";
+  }
 }
 
 TEST_F(TheLoop, GoesBackToTheEndOfAnEpochWithoutTestingItAgain) {
