@@ -1,11 +1,11 @@
-// Convolutions in many groups, such as depthwise ones, and dilated ones, of plain maps. Where a filter reads few channels,
-// filters have little input to share, so a work-item loads its own. The source follows maps.cl.
+// Convolutions in many groups, such as depthwise ones, and dilated ones, of plain maps. Where a filter reads few
+// channels, filters have little input to share, so a work-item loads its own. The source follows maps.cl.
 
 // The filters of the shard begin at first_filter of the stage. The input has all channels of the stage.
-#define GEOMETRY                                                                                                    \
-  int channels, int height, int width, int filters, int out_height, int out_width, int first_filter,               \
-      int group_filters, int group_channels, int kernel_h, int kernel_w, int stride_h, int stride_w, int top, int left, \
-      int dilation_h, int dilation_w
+#define GEOMETRY                                                                                                  \
+  int channels, int height, int width, int filters, int out_height, int out_width, int first_filter,              \
+      int group_filters, int group_channels, int kernel_h, int kernel_w, int stride_h, int stride_w, int top,     \
+      int left, int dilation_h, int dilation_w
 
 // The number of taps within a distance, which costs no division where there is no dilation.
 #define TAPS(distance, dilation) ((dilation) == 1 ? (distance) : ((distance) + (dilation) - 1) / (dilation))

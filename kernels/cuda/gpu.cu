@@ -76,8 +76,8 @@ __global__ void for_each(Element element, int count) {
   }
 }
 
-// Block (c, part) sums a part of channel c. Each thread sums every kThreads-th element of it, then the threads' sums are
-// added in pairs, so that the order is always the same. `first` and `second` get a sum for each part and channel.
+// Block (c, part) sums a part of channel c. Each thread sums every kThreads-th element of it, then the threads' sums
+// are added in pairs, so that the order is always the same. `first` and `second` get a sum for each part and channel.
 template <class Summand>
 __global__ void sum_parts(Summand summand, Layout layout, int part_size, float* first, float* second) {
   __shared__ float parts[Summand::kSums][kThreads];
@@ -209,7 +209,8 @@ struct Gpu::State {
 Gpu::Gpu(int number, bool tf32) : tf32_(tf32), state_(std::make_unique<State>()) {
   const std::vector<GpuInfo> gpus = list_gpus();
   if (number < 0 || static_cast<std::size_t>(number) >= gpus.size()) {
-    raise("there is no GPU " + std::to_string(number) + "; CUDA finds " + std::to_string(gpus.size()) + ", numbered from 0",
+    raise("there is no GPU " + std::to_string(number) + "; CUDA finds " + std::to_string(gpus.size()) +
+              ", numbered from 0",
           false);
   }
   info_ = gpus[number];
@@ -357,8 +358,8 @@ void Gpu::sum_up(Summand summand, const Layout& layout, float* first, float* sec
   sum_parts<<<blocks, kThreads, 0, state_->compute>>>(summand, layout, kPart, sums[0], sums[1]);
   check(cudaGetLastError(), "sums of channels");
   for (int k = 0; parts > 1 && k < Summand::kSums; ++k) {
-    const int grid = (layout.channels + kThreads - 1) / kThreads;
-    add_parts<<<static_cast<unsigned>(grid), kThreads, 0, state_->compute>>>(sums[k], parts, layout.channels, totals[k]);
+    const auto grid = static_cast<unsigned>((layout.channels + kThreads - 1) / kThreads);
+    add_parts<<<grid, kThreads, 0, state_->compute>>>(sums[k], parts, layout.channels, totals[k]);
     check(cudaGetLastError(), "sums of channels");
   }
 }

@@ -33,8 +33,8 @@ struct FindBroken {
   }
 };
 
-/// The optimizer's step (UpdateStep in core/shard_state.hpp), to the bit. `optimizer` is 0 for SGD, 1 for Nesterov, 2 for Adam;
-/// only Adam uses `squares`. Sets `broken` where a result is not finite.
+/// The optimizer's step (UpdateStep in core/shard_state.hpp), to the bit. `optimizer` is 0 for SGD, 1 for Nesterov, 2
+/// for Adam; only Adam uses `squares`. Sets `broken` where a result is not finite.
 struct Update {
   int optimizer;
   float gradient_scale;
@@ -67,8 +67,9 @@ struct Update {
   }
 };
 
-// ---- sums over the batch ---------------------------------------------------------------------------------------------
-// What Gpu::sum adds up for each channel: element i of the maps, which belongs to channel c, adds kSums numbers to `sums`.
+// ---- sums over the batch --------------------------------------------------------------------------------------------
+// What Gpu::sum adds up for each channel: element i of the maps, which belongs to channel c, adds kSums numbers to
+// `sums`.
 
 /// The values of maps.
 struct Values {

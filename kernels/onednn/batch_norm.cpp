@@ -168,8 +168,8 @@ class BatchNormLayer : public OnednnNorm {
 };
 
 /// Adds, to weight * inverse * dy, which oneDNN has found with the statistics as constants, the gradient through them:
-/// -weight * inverse * (mean of dy + y' * mean of (dy * y')), where y' = (x - mean) * inverse and means are over the whole
-/// batch.
+/// -weight * inverse * (mean of dy + y' * mean of (dy * y')), where y' = (x - mean) * inverse and means are over the
+/// whole batch.
 void BatchNormLayer::take_slopes(std::span<const double> joint) {
   const LanedMaps maps = lanes_of(input_.get_desc(), shape_);
   const int blocks = maps.planes / shape_.n;

@@ -9,7 +9,9 @@ namespace convoy {
 enum class Combination : std::uint8_t {
   probabilities,  ///< the mean of p_i
   logits,         ///< the mean of the outputs themselves
-  votes  ///< each member's vote for its largest output, and as one more vote the mean of p_i, which decides ties; divided by M + 1
+  /// Each member's vote for its largest output, and as one more vote the mean of p_i, which decides ties; divided by
+  /// M + 1.
+  votes
 };
 
 }  // namespace convoy

@@ -157,9 +157,19 @@ std::vector<std::string> ownership_breaches(const std::string& path, const std::
 
 std::vector<std::string> size_breaches(const std::string& path, const std::string& text) {
   constexpr auto kMostLines = 400;
+  constexpr auto kMostColumns = 120;
+  std::vector<std::string> found;
   const auto lines = std::count(text.begin(), text.end(), '\n');
-  if (lines < kMostLines) return {};
-  return {breach(path, 1, fmt::format("{} lines; a file stays under {}", lines, kMostLines))};
+  if (lines >= kMostLines) {
+    found.push_back(breach(path, 1, fmt::format("{} lines; a file stays under {}", lines, kMostLines)));
+  }
+  // clang-format leaves comments as they are.
+  each_line(text, [&](int number, const std::string& line) {
+    const auto columns = std::ranges::count_if(line, [](char byte) { return (byte & '\xC0') != '\x80'; });  // of UTF-8
+    if (columns <= kMostColumns) return;
+    found.push_back(breach(path, number, fmt::format("{} columns; a line has at most {}", columns, kMostColumns)));
+  });
+  return found;
 }
 
 std::vector<std::string> leftover_breaches(const std::string& path, const std::string& text) {

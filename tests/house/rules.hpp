@@ -1,5 +1,5 @@
 // Rules that a compiler does not check: which headers a folder may include, which file may ask for backends, who owns
-// memory, and how long a file may be. Each rule is a pure function of one file's path and text.
+// memory, and how long files and lines may be. Each rule is a pure function of one file's path and text.
 #pragma once
 
 #include <map>
@@ -22,7 +22,8 @@ std::vector<std::string> leftover_breaches(const std::string& path, const std::s
 /// Names of hosts that serve a system's packages: which mirror a system uses stands in its own settings.
 std::vector<std::string> mirror_breaches(const std::string& path, const std::string& text);
 
-/// A source's names in unnamed namespaces: its constants, and its functions by their first line, each with its line number.
+/// A source's names in unnamed namespaces: its constants, and its functions by their first line, each with its line
+/// number.
 std::map<std::string, int> private_names(const std::string& text);
 
 /// The breaches of all rules.

@@ -177,6 +177,13 @@ TEST(House, FilesStayUnder400Lines) {
   EXPECT_THAT(size_breaches("core/a.cpp", text + "\n"), ElementsAre(HasSubstr("400 lines")));
 }
 
+TEST(House, LinesHaveAtMost120Columns) {
+  EXPECT_THAT(size_breaches("core/a.cpp", std::string(120, 'a') + "\n"), IsEmpty());
+  EXPECT_THAT(size_breaches("core/a.cpp", std::string(119, 'a') + "\u00fc\n"), IsEmpty()) << "one column of two bytes";
+  EXPECT_THAT(size_breaches("core/a.cpp", "// a\n" + std::string(121, 'a') + "\n"),
+              ElementsAre("core/a.cpp:2: 121 columns; a line has at most 120"));
+}
+
 TEST(House, MirrorsAreKnownByTheirHosts) {
   // Spelt apart, so that this file obeys the rule.
   const std::string debian = "debian." + std::string("org");
