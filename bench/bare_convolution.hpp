@@ -14,8 +14,8 @@ namespace convoy {
 /// choice, and channels-last. The list is empty where oneDNN is not built in.
 BareLayouts make_bare_convolutions(const Stage& stage, int filters, int batch, int threads);
 
-/// Returns the same by cuDNN on the GPU of that number. The list is empty where CUDA or cuDNN is not built in, and where
-/// cuDNN does not compute this convolution.
+/// Returns the same by cuDNN on the GPU of that number. The list is empty where CUDA or cuDNN is not built in, and
+/// where cuDNN does not compute this convolution.
 BareLayouts make_bare_cudnn_convolutions(int gpu, const Stage& stage, int filters, int batch, bool tf32);
 
 struct BareRequest {

@@ -13,7 +13,8 @@
 namespace convoy {
 namespace {
 
-/// Returns the median of the seconds of a few calls of work(), in processor time, since other programs may use this machine.
+/// Returns the median of the seconds of a few calls of work(), in processor time, since other programs may use this
+/// machine.
 template <class Work>
 double median_seconds(Work work) {
   constexpr int kRounds = 3;
@@ -37,8 +38,8 @@ double bytes_in(NumberType type, const Stage& stage) {
 
 ModelState initial_model(const Cut& parts) { return {initial_trunk(parts, 1), initial_heads(parts, 1)}; }
 
-/// Takes the parts of a gradient's time from the times of a member. A node computes the gradients of the weights last, from the
-/// last stage to the first.
+/// Takes the parts of a gradient's time from the times of a member. A node computes the gradients of the weights last,
+/// from the last stage to the first.
 void time_passes(const Cut& parts, const MemberProfile& member, estimate::Director& director) {
   double whole = 0.0;
   double filters = 0.0;
@@ -61,7 +62,7 @@ void time_server(const Net& net, const Cut& parts, estimate::Director& director)
   const auto mean = [&](std::size_t count) {
     std::vector<std::vector<ModelState>> all;
     for (int round = 0; round < 3; ++round) all.emplace_back(count, gradients);
-    return median_seconds([&, round = 0]() mutable { mean_of(std::move(all[static_cast<std::size_t>(round++)])); });
+    return median_seconds([&, round = 0]() mutable { mean_of(std::move(all[round++])); });
   };
   const double one = mean(1);
   director.add = std::max(0.0, mean(2) - one);

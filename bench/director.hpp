@@ -13,8 +13,9 @@ namespace convoy {
 /// Returns the plan of the first replica of a run, from its folder. Throws Error unless the replica is one slave.
 Plan plan_of_replica(const std::string& folder, const Cut& parts);
 
-/// Returns the traffic of a replica's plan, with the stages' weights in the number type in which they travel, the heads as they were timed in a run, and the master's own work on gradients and weights,
-/// which this machine does a few times to time it.
+/// Returns the traffic of a replica's plan, with the stages' weights in the number type in which they travel, the heads
+/// as they were timed in a run, and the master's own work on gradients and weights, which this machine does a few times
+/// to time it.
 estimate::Director director_of(const Net& net, const Cut& parts, const Plan& plan, const Calibration& timed);
 
 }  // namespace convoy

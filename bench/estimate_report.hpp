@@ -52,14 +52,15 @@ std::string estimate_csv(const std::vector<EstimatePoint>& points, const Estimat
 /// Returns a table of the points for people.
 std::string estimate_table(const std::vector<EstimatePoint>& points);
 
-/// Says which of the points is fastest by the simulation, by how much, and whether the difference is larger than the ranges.
+/// Says which of the points is fastest by the simulation, by how much, and whether the difference is larger than the
+/// ranges.
 std::string comparison_of(std::vector<EstimatePoint> points);
 
 /// Says how one more worker, twice the bandwidth, and the semaphore (or none) would change a point.
 std::string changes_of(const EstimatePoint& point, const WorkerTimes& times, const EstimateTerms& terms);
 
-/// Writes estimate.csv and, for each server, a plot of the speedups by the number of workers to `folder`. Returns the names of
-/// the files, in words for people.
+/// Writes estimate.csv and, for each server, a plot of the speedups by the number of workers to `folder`. Returns the
+/// names of the files, in words for people.
 std::string draw_estimate(const std::vector<EstimatePoint>& points, const EstimateTerms& terms,
                           const std::string& folder);
 

@@ -25,8 +25,8 @@ struct SamplingOptions {
   std::string format = "text";
 };
 
-/// Returns the seconds of a step, as a mean over at least `seconds`. With `energy` each step is counted and reported, as
-/// in a run.
+/// Returns the seconds of a step, as a mean over at least `seconds`. With `energy` each step is counted and reported,
+/// as in a run.
 double seconds_per_step(TrainingSteps& steps, double seconds, energy::RunEnergy* energy) {
   if (energy != nullptr) energy->begin();
   const Stopwatch whole;

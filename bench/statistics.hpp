@@ -20,7 +20,7 @@ inline Quartiles quartiles(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
   const auto at = [&](double fraction) {
-    return values[static_cast<std::size_t>(std::lround(fraction * static_cast<double>(values.size() - 1)))];
+    return values[std::lround(fraction * static_cast<double>(values.size() - 1))];
   };
   return {at(0.25), at(0.5), at(0.75)};
 }

@@ -138,8 +138,7 @@ double rate_of_results(const std::string& file) {
   std::vector<double> rates;
   for (int number = 2; std::getline(lines, line); ++number) {
     const std::vector<std::string> fields = fields_of(line);
-    const std::string text =
-        column < static_cast<std::ptrdiff_t>(fields.size()) ? fields[static_cast<std::size_t>(column)] : "";
+    const std::string text = column < static_cast<std::ptrdiff_t>(fields.size()) ? fields[column] : "";
     double rate = 0.0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rate);
     if (error != std::errc{} || end != text.data() + text.size() || !(rate > 0.0 && rate < 1e12)) {

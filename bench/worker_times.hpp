@@ -1,5 +1,5 @@
-// The times of workers, for an estimate of data-parallel training: given as options, measured on this machine, or read from the
-// folder of a run.
+// The times of workers, for an estimate of data-parallel training: given as options, measured on this machine, or read
+// from the folder of a run.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // Activations that no convolution includes. The source is compiled for one of them, with its number in the macro
-// ACTIVATION: 5 clip, 6 hard sigmoid, 7 ELU, 8 SELU, 9 softplus, 10 SiLU, 11 hard swish, 12 GELU, 13 GELU by tanh,
-// 14 mish, 15 CELU. `alpha` and `beta` are the numbers of Activation (core/stage.hpp). A comparison with NaN is false, so
-// comparisons name what is cut off. Where tanh is close to 1 or -1, a driver's own may be off by its last bit, which a large
-// input multiplies; so (1 + tanh(x)) / 2 is the logistic function of 2x here, and mish has exponentials alone.
+// ACTIVATION: 5 clip, 6 hard sigmoid, 7 ELU, 8 SELU, 9 softplus, 10 SiLU, 11 hard swish, 12 GELU, 13 GELU by tanh, 14
+// mish, 15 CELU. `alpha` and `beta` are the numbers of Activation (core/stage.hpp). A comparison with NaN is false, so
+// comparisons name what is cut off. Where tanh is close to 1 or -1, a driver's own may be off by its last bit, which a
+// large input multiplies; so (1 + tanh(x)) / 2 is the logistic function of 2x here, and mish has exponentials alone.
 
 #define SELU_ALPHA 1.67326319217681884765625f
 #define SELU_GAMMA 1.05070102214813232421875f
@@ -55,7 +55,8 @@ float activated(float x, float alpha, float beta) {
 #endif
 }
 
-// Returns the gradient with respect to the input. `kept` is the activation's output, or its input for the numbers 10 to 14.
+// Returns the gradient with respect to the input. `kept` is the activation's output, or its input for the numbers 10 to
+// 14.
 float gradient_of(float kept, float gradient, float alpha, float beta) {
 #if ACTIVATION == 5
   return kept <= alpha || kept >= beta ? 0.0f : gradient;

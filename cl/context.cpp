@@ -311,9 +311,9 @@ void CL_CALLBACK tell(cl_event, cl_int, void* data) {
 
 }  // namespace
 
-/// Waits for the last command. A processor's driver calls back at once, and must not lose a core to this thread. A GPU's
-/// driver may call back late, so this thread asks the driver for the command's status: at first again and again, later after
-/// pauses that are short beside the time since the wait began.
+/// Waits for the last command. A processor's driver calls back at once, and must not lose a core to this thread. A
+/// GPU's driver may call back late, so this thread asks the driver for the command's status: at first again and again,
+/// later after pauses that are short beside the time since the wait began.
 void ClContext::wait_for_last() {
   using Clock = std::chrono::steady_clock;
   using Seconds = std::chrono::duration<double>;

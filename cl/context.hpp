@@ -56,11 +56,11 @@ struct ClTiming {
   double items = 0.0;    ///< work-items of this launch; 0 before the first one
   double seconds = 0.0;  ///< the time of this launch
 
-  /// Returns the time that a launch takes at most. Fewer work-items may take as long, because a GPU computes them at the
-  /// same time.
+  /// Returns the time that a launch takes at most. Fewer work-items may take as long, because a GPU computes them at
+  /// the same time.
   double predict(double count) const { return seconds * std::max(1.0, count / items); }
-  /// Takes note of a launch. Short launches tell little of long ones, because most of their time is that of starting, so
-  /// they replace only a launch that took longer than `longest`, in seconds.
+  /// Takes note of a launch. Short launches tell little of long ones, because most of their time is that of starting,
+  /// so they replace only a launch that took longer than `longest`, in seconds.
   void learn(double count, double taken, double longest) {
     if (2.0 * count < items && seconds <= longest) return;
     items = count;
@@ -147,8 +147,8 @@ class ClContext {
   void read(const ClBuffer& from, std::size_t first, std::span<float> values);
   /// Whether the device's memory is the host's.
   bool shares_memory() const { return shares_memory_; }
-  /// Lets the host write `count` elements of the buffer from `first` on in place, after everything enqueued so far. The device
-  /// must share the host's memory.
+  /// Lets the host write `count` elements of the buffer from `first` on in place, after everything enqueued so far. The
+  /// device must share the host's memory.
   void write_in_place(const ClBuffer& to, std::size_t first, std::size_t count,
                       const std::function<void(float* memory)>& write);
   /// Returns a place for read_later(), zero at first. It lives as long as the context, or the device's last command.

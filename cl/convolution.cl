@@ -2,8 +2,8 @@
 //   FILTERS          filters that a work-item computes
 //   IMAGES           defined where input and weights are read as images: WIDTH is 4, and rows, planes and FILTERS are
 //                    multiples of 4
-//   POOL             defined where the kernel also computes the maxima of 2 x 2 places, without padding; an odd last row
-//                    or column is dropped
+//   POOL             defined where the kernel also computes the maxima of 2 x 2 places, without padding; an odd last
+//                    row or column is dropped
 
 #ifdef IMAGES
 // A texel has four values. Some GPUs (Adreno) have a cache that only images use.

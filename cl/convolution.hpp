@@ -35,8 +35,8 @@ std::unique_ptr<ClConvolution> make_direct_convolution(ClShared& shared, const S
 std::unique_ptr<ClConvolution> make_grouped_convolution(ClShared& shared, const ShardSpec& spec);
 
 /// Returns the operation of a stage of another kind, which has no weights and ignores weights, biases and activations
-/// (channels.cl, group_norm.cl, resize.cl). The shard may have any of the channels. `input_gradient` must be zero for channels that the shard does
-/// not read.
+/// (channels.cl, group_norm.cl, resize.cl). The shard may have any of the channels. `input_gradient` must be zero for
+/// channels that the shard does not read.
 std::unique_ptr<ClConvolution> make_cl_weightless(ClShared& shared, const ShardSpec& spec);
 std::unique_ptr<ClConvolution> make_cl_group_norm(ClShared& shared, const ShardSpec& spec);
 std::unique_ptr<ClConvolution> make_cl_resizing(ClShared& shared, const ShardSpec& spec);

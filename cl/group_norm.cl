@@ -1,9 +1,11 @@
-// Group norm (GroupNorm in core/stage.hpp). A shard has `count` channels of its stage, from `first` on; its input has all
-// `channels`. The shard's channels lie in `groups` groups of `size` channels, the first of which begins with channel `start`.
-// A set is a part of the input with a mean and a variance of its own: a group of a sample, or with BY_POSITION one of the
-// `places` of a group of a sample. `mean` and `inverse` (1 / standard deviation) have one value for each set.
+// Group norm (GroupNorm in core/stage.hpp). A shard has `count` channels of its stage, from `first` on; its input has
+// all `channels`. The shard's channels lie in `groups` groups of `size` channels, the first of which begins with
+// channel `start`. A set is a part of the input with a mean and a variance of its own: a group of a sample, or with
+// BY_POSITION one of the `places` of a group of a sample. `mean` and `inverse` (1 / standard deviation) have one value
+// for each set.
 
-// The channels of a group that a shard has, in set_slopes: their maps and their gradients. Third index: sample and group.
+// The channels of a group that a shard has, in set_slopes: their maps and their gradients. Third index: sample and
+// group.
 #define CHANNELS_OF_THE_GROUP                                                    \
   const size_t group = get_global_id(2);                                         \
   const size_t n = group / groups;                                               \
@@ -21,7 +23,8 @@
 #endif
 
 #ifdef BY_POSITION
-// Third index: sample and group. A work-item computes all places on processors, and one place elsewhere, here and below.
+// Third index: sample and group. A work-item computes all places on processors, and one place elsewhere, here and
+// below.
 kernel void set_moments(global const float* restrict input, global float* restrict mean, global float* restrict inverse,
                         int channels, int start, int groups, int size, float epsilon, int places) {
   const size_t group = get_global_id(2);
@@ -126,8 +129,8 @@ kernel void normalise_groups(global const float* restrict input, global const fl
   FOR_COLUMNS(p, places) maps[map * places + p] = (from[p] - mean[SET(group, p)]) * inverse[SET(group, p)];
 }
 
-// The gradient with respect to the input, as in kernels/host/group_norm.cpp: 0 in groups of which the shard has no channel.
-// `sums` and `products` are those of set_slopes. Third index: sample and channel of the input.
+// The gradient with respect to the input, as in kernels/host/group_norm.cpp: 0 in groups of which the shard has no
+// channel. `sums` and `products` are those of set_slopes. Third index: sample and channel of the input.
 kernel void normalise_groups_gradient(global const float* restrict input, global const float* restrict gradient,
                                       global const float* restrict mean, global const float* restrict inverse,
                                       global const float* restrict sums, global const float* restrict products,

@@ -146,9 +146,9 @@ kernel void sum_products(global const float* restrict gradient, global const flo
 
 // A window of kernel_h x kernel_w slides over a map of height x width and gives a map of out_height x out_width.
 
-// The elements of a window are dilation_h rows and dilation_w columns apart. Padding never wins; among equal elements the
-// first does; a NaN wins over every number. `places` holds the index of the maximum in its map. After a ReLU a maximum of
-// zero has no place (-1), because the ReLU's slope is zero there.
+// The elements of a window are dilation_h rows and dilation_w columns apart. Padding never wins; among equal elements
+// the first does; a NaN wins over every number. `places` holds the index of the maximum in its map. After a ReLU a
+// maximum of zero has no place (-1), because the ReLU's slope is zero there.
 kernel void max_pool(global const float* restrict input, global float* restrict output, global int* restrict places,
                      int height, int width, int out_height, int out_width, int kernel_h, int kernel_w, int stride_h,
                      int stride_w, int top, int left, int after_relu, int dilation_h, int dilation_w) {

@@ -35,8 +35,9 @@ class ClJoin : public ClLayer {
 std::unique_ptr<ClJoin> make_cl_add(ClShared& shared, const ClTensor& input, const std::string& what);
 std::unique_ptr<ClJoin> make_cl_multiply(ClShared& shared, const Multiply& multiply, const ClTensor& input,
                                          const std::string& what);
-/// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same as
-/// the functions of Shard, but take_slopes computes this layer alone and returns the gradient with respect to its input.
+/// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same
+/// as the functions of Shard, but take_slopes computes this layer alone and returns the gradient with respect to its
+/// input.
 class ClNorm : public ClLayer {
  public:
   virtual std::vector<float> moments() = 0;
@@ -47,8 +48,8 @@ class ClNorm : public ClLayer {
 /// Returns a batch norm that reads `input`.
 std::unique_ptr<ClNorm> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, const NormSettings& settings,
                                            const ClTensor& input, const std::string& what);
-/// Returns the backward pass of a max pooling of 2 x 2 elements that the convolution has already applied, from maps of shape
-/// `from` to `output`. The convolution wrote `places`.
+/// Returns the backward pass of a max pooling of 2 x 2 elements that the convolution has already applied, from maps of
+/// shape `from` to `output`. The convolution wrote `places`.
 std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Shape& from, const ClTensor& output,
                                                const ClBuffer& places, const std::string& what);
 /// Returns the backward pass of an activation that the convolution has already applied to `output`.

@@ -1,6 +1,6 @@
-// Loops of kernels over maps, sums of a map, and activations; this file is put in front of other sources. The third index of a
-// work-item is a map (sample and channel combined). A work-item computes the whole map on processors, and one element
-// elsewhere.
+// Loops of kernels over maps, sums of a map, and activations; this file is put in front of other sources. The third
+// index of a work-item is a map (sample and channel combined). A work-item computes the whole map on processors, and
+// one element elsewhere.
 
 #ifdef PROCESSOR
 #define FOR_ROWS(y, height) for (int y = 0; y < (height); ++y)

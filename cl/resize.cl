@@ -1,5 +1,6 @@
-// Maps with other numbers of rows and columns (Resizing in core/stage.hpp). A shard has `count` channels of its stage, from
-// `first` on; its input has all `channels`. The tables of rows and of columns are those of kernels/host/axis_tables.hpp.
+// Maps with other numbers of rows and columns (Resizing in core/stage.hpp). A shard has `count` channels of its stage,
+// from `first` on; its input has all `channels`. The tables of rows and of columns are those of
+// kernels/host/axis_tables.hpp.
 
 kernel void resize_maps(global const float* restrict input, global float* restrict maps, global const int* above,
                         global const int* below, global const float* down, global const int* left,
@@ -31,7 +32,8 @@ float weight_between(int at, int first, int second, float weight) {
   return (first == at ? 1.0f - weight : 0.0f) + (second == at ? weight : 0.0f);
 }
 
-// Each element of the input sums its parts in the elements of the result; the sum is 0 where the shard lacks the channel.
+// Each element of the input sums its parts in the elements of the result; the sum is 0 where the shard lacks the
+// channel.
 kernel void resize_maps_gradient(global const float* restrict gradient, global float* restrict input_gradient,
                                  global const int* above, global const int* below, global const float* down,
                                  global const int* left, global const int* right, global const float* across,

@@ -13,8 +13,9 @@ kernel void find_broken(global const float* restrict values, int count, int chun
   if (seen) *broken = 1.0f;
 }
 
-// The optimizer's step (UpdateStep in core/shard_state.hpp), to the bit: each operation is rounded by itself. `optimizer` is 0
-// for SGD, 1 for Nesterov, 2 for Adam; only Adam uses `squares`. Sets `broken` where a result is infinite or NaN.
+// The optimizer's step (UpdateStep in core/shard_state.hpp), to the bit: each operation is rounded by itself.
+// `optimizer` is 0 for SGD, 1 for Nesterov, 2 for Adam; only Adam uses `squares`. Sets `broken` where a result is
+// infinite or NaN.
 kernel void update(global float* restrict values, global float* restrict velocity, global float* restrict squares,
                    global const float* restrict gradient, int count, int chunk, int optimizer, float scale, float rate,
                    float momentum, float decay, float beta2, float epsilon, float mean_scale, float square_scale,

@@ -1,5 +1,5 @@
-// Vectors of packed maps (layers.cl), for the convolution and its filter gradient; this file is put in front of both. They
-// are compiled for one geometry and one device, with the macros
+// Vectors of packed maps (layers.cl), for the convolution and its filter gradient; this file is put in front of both.
+// They are compiled for one geometry and one device, with the macros
 //   KERNEL_H, KERNEL_W, STRIDE_H, STRIDE_W  geometry of the convolution
 //   WIDTH            columns in one vector
 //   FMA              defined where the device has fused multiply-add

@@ -1,5 +1,5 @@
-// Stages without weights on an OpenCL device: the identity, a shuffle of channels and response norm. Others have sources
-// of their own.
+// Stages without weights on an OpenCL device: the identity, a shuffle of channels and response norm. Others have
+// sources of their own.
 
 #include "cl/convolution.hpp"
 

@@ -32,9 +32,9 @@ struct ErrorReport {
 /// Whether a command line asks for JSON. It works even if the command line cannot be parsed.
 bool asks_for_json(int argc, char** argv);
 
-/// Runs `work` and returns its exit code. If it throws, reports the error and returns the exit code for it. Reports output
-/// that could not be written as an error, unless the program may go on without it (core/output.hpp). If a device is lost,
-/// ends the process at once, because the shutdown of its driver might wait for the device forever.
+/// Runs `work` and returns its exit code. If it throws, reports the error and returns the exit code for it. Reports
+/// output that could not be written as an error, unless the program may go on without it (core/output.hpp). If a device
+/// is lost, ends the process at once, because the shutdown of its driver might wait for the device forever.
 int report_errors(const ErrorReport& report, const std::function<int()>& work);
 
 }  // namespace convoy

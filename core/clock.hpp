@@ -38,8 +38,8 @@ class Clock {
     source_->sleep_until(source_->now() + time);
   }
 
-  /// Lets the calling thread take its time from `source`, or from the system if `source` is null. The source must outlive
-  /// its use.
+  /// Lets the calling thread take its time from `source`, or from the system if `source` is null. The source must
+  /// outlive its use.
   static void use(TimeSource* source) { source_ = source; }
   /// The source of the calling thread; null for the system.
   static TimeSource* source() { return source_; }
@@ -50,8 +50,8 @@ class Clock {
   static inline constinit thread_local TimeSource* source_ = nullptr;
 };
 
-/// While an object of this class lives, time passes for its thread in sleeps alone, and these return at once. A device that
-/// sleeps for as long as it would compute is timed in this way.
+/// While an object of this class lives, time passes for its thread in sleeps alone, and these return at once. A device
+/// that sleeps for as long as it would compute is timed in this way.
 class TimeOfSleeps final : public TimeSource {
  public:
   TimeOfSleeps() : before_(Clock::source()), now_(Clock::now()) { Clock::use(this); }

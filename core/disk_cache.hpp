@@ -18,8 +18,8 @@ class DiskCache {
   std::optional<std::string> recall(const std::string& key) const;
   /// Stores the value for every process of this user.
   void remember(const std::string& key, const std::string& value) const;
-  /// Stores the value unless another process has stored one, and returns the stored value, so that processes that measure
-  /// at the same time agree.
+  /// Stores the value unless another process has stored one, and returns the stored value, so that processes that
+  /// measure at the same time agree.
   std::string settle(const std::string& key, const std::string& value) const;
 
  private:

@@ -35,8 +35,8 @@ void write_text(const std::string& file, const std::string& text) {
 
 namespace {
 
-/// Reads a file into `bytes`, which may have at most `most`. The size is checked before memory is taken. What is no regular
-/// file might have no end, or keep a reader waiting for ever.
+/// Reads a file into `bytes`, which may have at most `most`. The size is checked before memory is taken. What is no
+/// regular file might have no end, or keep a reader waiting for ever.
 template <class Bytes>
 Bytes read_whole(const std::string& file, std::size_t most) {
   std::error_code error;

@@ -45,7 +45,7 @@ void move_image(std::span<const std::uint8_t> image, const Shape& shape, const I
         const int from_x = (view.flip ? shape.w - 1 - x : x) + view.right;
         *next++ = inside && from_x >= 0 && from_x < shape.w
                       ? map[static_cast<std::ptrdiff_t>(from_y) * shape.w + from_x]
-                      : fill[static_cast<std::size_t>(c)];
+                      : fill[c];
       }
     }
   }

@@ -43,15 +43,15 @@ struct Original {
 struct Images {
   Pixels pixels;
   std::vector<ChannelScale> scales;  ///< one for each channel
-  /// For each sample, the image from which it was cut, if batches to come will have the same image again; else empty. The memory
-  /// is that of the data set.
+  /// For each sample, the image from which it was cut, if batches to come will have the same image again; else empty.
+  /// The memory is that of the data set.
   std::vector<Original> originals = {};
   std::vector<std::uint8_t> fill = {};  ///< with originals: the pixel outside of an image, for each channel
   const Shape& shape() const { return pixels.shape(); }
 };
 
-/// Writes the view of an image with `shape.c` channels, `shape.h` rows and `shape.w` columns to `to`, which has the same shape.
-/// Pixels outside of the image are those of `fill`.
+/// Writes the view of an image with `shape.c` channels, `shape.h` rows and `shape.w` columns to `to`, which has the
+/// same shape. Pixels outside of the image are those of `fill`.
 void move_image(std::span<const std::uint8_t> image, const Shape& shape, const ImageView& view,
                 std::span<const std::uint8_t> fill, std::span<std::uint8_t> to);
 
@@ -59,8 +59,8 @@ void move_image(std::span<const std::uint8_t> image, const Shape& shape, const I
 /// choose the random numbers, as for Random.
 Images noise_images(const Shape& shape, std::uint64_t seed, std::uint64_t stream);
 
-/// Turns pixels into the floats that a net reads. Division and subtraction are in double, and the quotient is rounded to
-/// float, so every machine computes the same bits.
+/// Turns pixels into the floats that a net reads. Division and subtraction are in double, and the quotient is rounded
+/// to float, so every machine computes the same bits.
 class Normaliser {
  public:
   /// From now on, normalises with these scales, one for each channel.

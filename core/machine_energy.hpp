@@ -6,8 +6,8 @@
 
 namespace convoy {
 
-/// The energy of a machine since its first step in a run, up to the meter's last reading, which may be a refresh ago. If it
-/// is not measurable, `refusal` says why, for people, and the numbers are 0.
+/// The energy of a machine since its first step in a run, up to the meter's last reading, which may be a refresh ago.
+/// If it is not measurable, `refusal` says why, for people, and the numbers are 0.
 struct MachineEnergy {
   std::string meter;    ///< name of the meter; empty if there is none
   std::string scope;    ///< the part of the machine that the meter covers, such as "board"

@@ -37,7 +37,7 @@ std::uint32_t Random::next() {
     words_ = philox({block[0], block[1], stream[0], stream[1]}, halves(seed_));
     used_ = 0;
   }
-  return words_[static_cast<std::size_t>(used_++)];
+  return words_[used_++];
 }
 
 float Random::uniform() { return to_unit(next()); }

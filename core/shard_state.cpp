@@ -65,9 +65,7 @@ bool has_trained_parameters(const Stage& stage) {
 std::vector<bool> needed_gradients(const std::vector<Stage>& trunk) {
   std::vector<bool> needed(trunk.size());
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    const auto passes_on = [&needed](const Source& source) {
-      return source.stage >= 0 && needed[static_cast<std::size_t>(source.stage)];
-    };
+    const auto passes_on = [&needed](const Source& source) { return source.stage >= 0 && needed[source.stage]; };
     needed[s] = has_trained_parameters(trunk[s]) || std::ranges::any_of(reads_of(trunk, s), [&](const Sources& from) {
                   return std::ranges::any_of(from, passes_on);
                 });
@@ -77,9 +75,8 @@ std::vector<bool> needed_gradients(const std::vector<Stage>& trunk) {
 
 bool needs_input_gradient(const std::vector<Stage>& trunk, std::size_t stage) {
   const std::vector<bool> needed = needed_gradients(trunk);
-  return std::ranges::any_of(reads_of(trunk, stage)[0], [&needed](const Source& source) {
-    return source.stage >= 0 && needed[static_cast<std::size_t>(source.stage)];
-  });
+  return std::ranges::any_of(reads_of(trunk, stage)[0],
+                             [&needed](const Source& source) { return source.stage >= 0 && needed[source.stage]; });
 }
 
 ShardState zero_state(const Stage& stage, int filters) {

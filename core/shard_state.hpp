@@ -93,10 +93,10 @@ enum class Optimizer : std::uint8_t {
 /// Returns the number of tensors that the optimizer keeps for each parameter.
 int moments_of(Optimizer optimizer);
 
-/// One update, with g = gradient_scale * gradient + weight_decay * w, the same for all parameters. An update in floats is
-/// defined to the bit, so that members which each update the same weights keep the same weights: update_values() says in
-/// which order, and every sum, product, quotient and root is an operation of IEEE 754 that is rounded by itself, never
-/// fused with another, and keeps denormals.
+/// One update, with g = gradient_scale * gradient + weight_decay * w, the same for all parameters. An update in floats
+/// is defined to the bit, so that members which each update the same weights keep the same weights: update_values()
+/// says in which order, and every sum, product, quotient and root is an operation of IEEE 754 that is rounded by
+/// itself, never fused with another, and keeps denormals.
 struct UpdateStep {
   Optimizer optimizer = Optimizer::sgd;
   float learning_rate = 0.01F;
@@ -132,8 +132,9 @@ bool all_finite(std::span<const T> values) {
   return seen.all_finite();
 }
 
-/// Updates values first .. first + count - 1 of a parameter with plain loops, which define an update to the bit. `moments` has
-/// moments_of(step.optimizer) pointers. Returns whether the new values and moments are finite, which they are not if a gradient is not.
+/// Updates values first .. first + count - 1 of a parameter with plain loops, which define an update to the bit.
+/// `moments` has moments_of(step.optimizer) pointers. Returns whether the new values and moments are finite, which they
+/// are not if a gradient is not.
 template <class T>
 bool update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
                    std::size_t count);

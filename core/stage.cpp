@@ -146,8 +146,8 @@ Shape conv_shape(const Stage& stage, int batch, int filters) {
 
 namespace {
 
-/// Returns the element at a place, which is rounded down. Without a start the place is rounded to float first: PyTorch takes the
-/// same elements then. With one, places that rounding has put just below a whole number count as this number.
+/// Returns the element at a place, which is rounded down. Without a start the place is rounded to float first: PyTorch
+/// takes the same elements then. With one, places that rounding has put just below a whole number count as this number.
 int nearest_at(int at, const Resizing::Axis& axis, int extent) {
   constexpr double kRounding = 1e-9;
   double place = static_cast<float>(static_cast<double>(at) * static_cast<float>(axis.step));
@@ -166,21 +166,20 @@ Between linear_at(int at, const Resizing::Axis& axis, int extent) {
 std::vector<Between> elements_of(Resizing::Mode mode, const Resizing::Axis& axis, int extent) {
   std::vector<Between> all(static_cast<std::size_t>(axis.extent), {-1, -1, 0.0});
   if (mode == Resizing::Mode::spread) {
-    for (int i = 0; i < extent; ++i) all[static_cast<std::size_t>(axis.start + i * axis.step)] = {i, i, 0.0};
+    for (int i = 0; i < extent; ++i) all[axis.start + i * axis.step] = {i, i, 0.0};
     return all;
   }
   for (int at = 0; at < axis.extent; ++at) {
     const int nearest = nearest_at(at, axis, extent);
-    all[static_cast<std::size_t>(at)] =
-        mode == Resizing::Mode::linear ? linear_at(at, axis, extent) : Between{nearest, nearest, 0.0};
+    all[at] = mode == Resizing::Mode::linear ? linear_at(at, axis, extent) : Between{nearest, nearest, 0.0};
   }
   return all;
 }
 
 namespace {
 
-/// Whether a window that begins in the padding before `extent` elements has no element of them. The first of its elements behind
-/// the padding decides; windows that begin later begin with an element.
+/// Whether a window that begins in the padding before `extent` elements has no element of them. The first of its
+/// elements behind the padding decides; windows that begin later begin with an element.
 bool begins_without_elements(int stride, int dilation, int pad_before, int windows, int extent) {
   for (int i = 0; i < windows && i * stride < pad_before; ++i) {
     const int before = pad_before - i * stride;

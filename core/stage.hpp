@@ -96,8 +96,8 @@ enum class PoolKind : std::uint8_t {
   average_with_padding,  ///< divides by the size of the window; elements in the padding count as zeros
 };
 
-/// Reduces each window of a map to one element. With a dilation d, which only a maximum may have, neighbouring elements of
-/// the window are d rows or columns apart, as in a Convolution.
+/// Reduces each window of a map to one element. With a dilation d, which only a maximum may have, neighbouring elements
+/// of the window are d rows or columns apart, as in a Convolution.
 struct Pooling {
   PoolKind kind = PoolKind::max;
   int kernel_h = 2;
@@ -116,8 +116,8 @@ struct Pooling {
 
 /// In training, sets each element to zero with probability `rate` and scales the others by 1 / (1 - rate); outside
 /// training it does nothing. The mask is a pure function of the step's seed, `stream`, and the element's place in the
-/// whole, unsplit map (dropout_scale in core/random.hpp), so every split draws the same mask. A spatial dropout sets whole
-/// maps to zero (Tompson et al., CVPR 2015): all elements of a map have the factor of its first.
+/// whole, unsplit map (dropout_scale in core/random.hpp), so every split draws the same mask. A spatial dropout sets
+/// whole maps to zero (Tompson et al., CVPR 2015): all elements of a map have the factor of its first.
 struct Dropout {
   float rate = 0.5F;
   std::uint32_t stream = 0;  ///< distinguishes the dropout layers of one net
@@ -206,8 +206,9 @@ struct Resizing {
     linear,   ///< each element is interpolated between two elements of the map; beyond the edges values are constant
     spread    ///< the map's elements stand apart, with zeros between and behind these elements
   } mode = Mode::nearest;
-  /// The rows or columns of the result. With nearest and linear, element i of the result has the place start + i * step in
-  /// the map. With spread, element i of the map becomes element start + i * step of the result; step and start are whole.
+  /// The rows or columns of the result. With nearest and linear, element i of the result has the place start + i * step
+  /// in the map. With spread, element i of the map becomes element start + i * step of the result; step and start are
+  /// whole.
   struct Axis {
     int extent = 1;
     double step = 1.0;

@@ -9,8 +9,8 @@
 
 namespace convoy {
 
-/// The work of a step of the trunk: the update by the gradients of the step before, then a pass. One of them may be absent.
-/// Only a training pass may follow an update.
+/// The work of a step of the trunk: the update by the gradients of the step before, then a pass. One of them may be
+/// absent. Only a training pass may follow an update.
 struct StepWork {
   std::optional<UpdateStep> update = {};
   std::optional<Pass> pass = {};

@@ -8,8 +8,8 @@
 
 namespace convoy {
 
-/// Returns the reading of a processor's clock in seconds. A thread that does not take its time from the system is taken to
-/// compute all the time.
+/// Returns the reading of a processor's clock in seconds. A thread that does not take its time from the system is taken
+/// to compute all the time.
 inline double seconds_on(clockid_t clock) {
   if (!Clock::is_real()) return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
   timespec time{};

@@ -78,7 +78,7 @@ void validate_sources(const std::vector<Stage>& trunk, std::size_t stage, const 
            source.channels.count, source.stage);
     }
     if (source.stage == Source::kZeros) continue;
-    const Stage& from = trunk[static_cast<std::size_t>(std::max(0, source.stage))];
+    const Stage& from = trunk[std::max(0, source.stage)];
     const Shape there = source.stage >= 0 ? output_shape(from, 1, from.conv.filters) : input_shape(from, 1);
     if (there.h != maps.h || there.w != maps.w || source.channels.count > there.c ||
         source.channels.first > there.c - source.channels.count) {
@@ -97,7 +97,7 @@ std::optional<Source> left_out(const std::vector<Stage>& trunk) {
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     for (const Sources& sources : reads_of(trunk, s)) {
       for (const Source& source : sources) {
-        if (source.stage >= 0) read[static_cast<std::size_t>(source.stage)].push_back(source.channels);
+        if (source.stage >= 0) read[source.stage].push_back(source.channels);
       }
     }
   }
@@ -125,7 +125,7 @@ void validate(const std::vector<Stage>& trunk) {
     for (std::size_t i = 0; i < taken.size(); ++i) validate_sources(trunk, s, reads[i + 1], taken[i]);
   }
   if (const auto channel = left_out(trunk)) {
-    const Stage& stage = trunk[static_cast<std::size_t>(channel->stage)];
+    const Stage& stage = trunk[channel->stage];
     fail("stage {}: nothing reads its channel {}, although others are read", stage.name, channel->channels.first);
   }
 }

@@ -1,5 +1,6 @@
 // Support for loops that are compiled several times: for any processor, and on x86 also for AVX2 and AVX-512, whose
-// vectors are two and four times as long. All versions give the same bits, because each value is computed independently.
+// vectors are two and four times as long. All versions give the same bits, because each value is computed
+// independently.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__)

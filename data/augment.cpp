@@ -91,7 +91,7 @@ void cut_square_out(std::span<std::uint8_t> pixels, const FeatureShape& shape, i
   for (int c = 0; c < shape.channels; ++c) {
     for (int y = std::max(0, top); y < std::min(shape.height, top + side); ++y) {
       for (int x = std::max(0, left); x < std::min(shape.width, left + side); ++x) {
-        pixels[static_cast<std::size_t>((c * shape.height + y) * shape.width + x)] = means[static_cast<std::size_t>(c)];
+        pixels[(c * shape.height + y) * shape.width + x] = means[c];
       }
     }
   }
@@ -102,8 +102,8 @@ namespace {
 /// A number above 0 and below 1.
 double between_0_and_1(Random& random) { return (random.next() + 0.5) / 4294967296.0; }
 
-/// The logarithm of a number of the gamma distribution with this shape. For shapes below 1 the number itself may be too small for
-/// a double.
+/// The logarithm of a number of the gamma distribution with this shape. For shapes below 1 the number itself may be too
+/// small for a double.
 double log_of_gamma(double shape, Random& random) {
   if (shape < 1.0) {
     const double rest = std::log(between_0_and_1(random)) / shape;

@@ -1,4 +1,5 @@
-// Random changes of an image's colours and parts. All functions are pure functions of the random numbers that they draw.
+// Random changes of an image's colours and parts. All functions are pure functions of the random numbers that they
+// draw.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +14,21 @@ namespace convoy {
 /// RandomResizedCrop does: after ten parts that do not fit, the middle with the sides nearest to these.
 Region random_part(const FeatureShape& picture, double least, Random& random);
 
-/// Changes brightness, contrast and saturation of an image (channel, row, column) by factors that `augment` bounds, in a random
-/// order, as torchvision's ColorJitter does. An image that is not in colour keeps its saturation.
+/// Changes brightness, contrast and saturation of an image (channel, row, column) by factors that `augment` bounds, in
+/// a random order, as torchvision's ColorJitter does. An image that is not in colour keeps its saturation.
 void jitter_colours(std::span<std::uint8_t> pixels, const FeatureShape& shape, const Augmentation& augment,
                     Random& random);
 
-/// Paints a square with the colour of `means`, a byte for each channel. Its middle is anywhere in the image, so that a part of
-/// it may lie outside.
+/// Paints a square with the colour of `means`, a byte for each channel. Its middle is anywhere in the image, so that a
+/// part of it may lie outside.
 void cut_square_out(std::span<std::uint8_t> pixels, const FeatureShape& shape, int side,
                     std::span<const std::uint8_t> means, Random& random);
 
 /// The share of an image that is not mixed with another image.
 inline constexpr int kWholeShare = 65536;
 
-/// Draws a number from 0 to 1 of the distribution Beta(alpha, alpha), from two numbers of the gamma distribution (Marsaglia and
-/// Tsang, A Simple Method for Generating Gamma Variables, 2000).
+/// Draws a number from 0 to 1 of the distribution Beta(alpha, alpha), from two numbers of the gamma distribution
+/// (Marsaglia and Tsang, A Simple Method for Generating Gamma Variables, 2000).
 double draw_share(double alpha, Random& random);
 
 /// Mixes each pixel with the pixel of another image at the same place, in whole numbers: the parts are `share` and

@@ -140,15 +140,15 @@ int Batches::fill(int epoch, int index, Images& images, std::vector<int>& labels
     labels[i] = images_.labels[image];
     if (!images_.files.empty()) continue;
     const Original original = write_image(image, epoch, images.pixels.sample(i));
-    if (!images.originals.empty()) images.originals[static_cast<std::size_t>(i)] = original;
+    if (!images.originals.empty()) images.originals[i] = original;
   }
   if (!images_.files.empty()) take_photographs({epoch, index}, images.pixels);
   std::ranges::fill(images.pixels.samples(valid, batch_ - valid), std::uint8_t{0});
   return valid;
 }
 
-/// Whether the originals of samples come again. Pixels whose colours are changed or which are scaled to other sizes are new in
-/// each epoch, and so are parts of photographs.
+/// Whether the originals of samples come again. Pixels whose colours are changed or which are scaled to other sizes are
+/// new in each epoch, and so are parts of photographs.
 bool Batches::repeats() const {
   const bool cut = !images_.files.empty() && augment_.crop > 0;
   const bool mixed = part_ == Part::training && augment_.mixup > 0.0;
@@ -166,7 +166,7 @@ Mixture Batches::mix(int epoch, int index, Images& images, std::span<const int> 
   Mixture made{.others = {}, .share = static_cast<double>(share) / kWholeShare};
   const Pixels before = images.pixels;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    made.others.push_back(classes[static_cast<std::size_t>(order[i])]);
+    made.others.push_back(classes[order[i]]);
     mix_pixels(images.pixels.sample(static_cast<int>(i)), before.sample(order[i]), share);
   }
   return made;

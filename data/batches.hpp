@@ -13,7 +13,8 @@
 
 namespace convoy {
 
-/// The images of a data set that batches are made of. Validation takes the test images if the set has no validation images.
+/// The images of a data set that batches are made of. Validation takes the test images if the set has no validation
+/// images.
 enum class Part : std::uint8_t { training, validation, test };
 
 /// The mean and standard deviation of each channel over the training images, or over 512 of them if they are
@@ -32,8 +33,8 @@ class Batches {
  public:
   /// `data` must outlive the batches. `scales` has one entry for each channel; if it is empty, scales_of(data) is used.
   /// An image is cut from the middle of a photograph, or in training with augment.crop from a random place and with
-  /// augment.resized_crop from a random part. While a batch of photographs is used, the next one is decoded on all cores.
-  /// Throws Error if a training batch is larger than the training set.
+  /// augment.resized_crop from a random part. While a batch of photographs is used, the next one is decoded on all
+  /// cores. Throws Error if a training batch is larger than the training set.
   Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
           const std::vector<ChannelScale>& scales = {});
 
@@ -44,12 +45,13 @@ class Batches {
   Shape image_shape() const;
   /// A batch of black images, for fill(), with the scales of this set.
   Images blank() const;
-  /// Writes the pixels of batch `index` of epoch `epoch`, both counted from 0, to images made by blank(). Returns the number
-  /// of samples that are images of the set; those after them are black. Names the originals of the samples, unless each sample
-  /// is changed so much that it will not come again. Throws Error naming a photograph that cannot be decoded.
+  /// Writes the pixels of batch `index` of epoch `epoch`, both counted from 0, to images made by blank(). Returns the
+  /// number of samples that are images of the set; those after them are black. Names the originals of the samples,
+  /// unless each sample is changed so much that it will not come again. Throws Error naming a photograph that cannot be
+  /// decoded.
   int fill(int epoch, int index, Images& images, std::vector<int>& labels) const;
-  /// If augment.mixup is set, mixes each image of a training batch, which fill() wrote, with an image of the same batch; else
-  /// it changes nothing. `classes` has the classes that fill() gave.
+  /// If augment.mixup is set, mixes each image of a training batch, which fill() wrote, with an image of the same
+  /// batch; else it changes nothing. `classes` has the classes that fill() gave.
   Mixture mix(int epoch, int index, Images& images, std::span<const int> classes) const;
   /// Returns the numbers, in the set, of the images of batch `index` of epoch `epoch`.
   std::vector<int> numbers(int epoch, int index) const { return images_of({epoch, index}); }

@@ -37,14 +37,15 @@ struct DataSet {
 enum class Corrupt : std::uint8_t { refuse, skip };
 
 /// Opens the data set in the folder `place`: CIFAR-10 in its binary version (any number of data_batch_*.bin, and
-/// test_batch.bin), MNIST (the four IDX files, plain or gzipped), or a folder of JPEG, PNG and WebP files for each class. For
-/// the place "glyphs", images are drawn from `seed` instead. Photographs are scaled to `input`. The data set may also
-/// lie in a folder in `place`, if no other does. Throws Error naming the file and its fault, or the data sets to choose from.
+/// test_batch.bin), MNIST (the four IDX files, plain or gzipped), or a folder of JPEG, PNG and WebP files for each
+/// class. For the place "glyphs", images are drawn from `seed` instead. Photographs are scaled to `input`. The data set
+/// may also lie in a folder in `place`, if no other does. Throws Error naming the file and its fault, or the data sets
+/// to choose from.
 DataSet open_data(const std::string& place, std::uint64_t seed, const FeatureShape& input = {},
                   Corrupt corrupt = Corrupt::refuse);
 
-/// Moves a fraction of the training images of each class, drawn from `seed`, to those for validation: at least one, and never
-/// all of a class with two images or more. Throws Error where the data have images for validation already.
+/// Moves a fraction of the training images of each class, drawn from `seed`, to those for validation: at least one, and
+/// never all of a class with two images or more. Throws Error where the data have images for validation already.
 void split_validation(DataSet& data, double fraction, std::uint64_t seed);
 
 /// Throws Error unless the images have the net's input shape and the net has an output for every class.
@@ -59,12 +60,12 @@ void require_labels(const DataSet& data, const Net& net);
 DataSet read_cifar10(const std::string& folder);
 /// Reads MNIST (Y. LeCun, C. Cortes, C. Burges): IDX files with a big-endian header, then bytes.
 DataSet read_mnist(const std::string& folder);
-/// Reads a folder of JPEG, PNG and WebP files for each class, in the order of their names. The layout is FOLDER/CLASS/IMAGE,
-/// as in Caltech-101 and Caltech-256, where every fifth image of a class is for testing; or FOLDER/train/CLASS/IMAGE
-/// and FOLDER/test/CLASS/IMAGE. Images in FOLDER/val are for validation, or for testing if there is no folder `test`. If FOLDER/train
-/// has images and no folders of images, these have no classes, and the classes are those of the test. Files of
-/// other image formats are left out with a notice. Every photograph is decoded once, on all cores, to find damaged ones;
-/// `corrupt` says whether these are an Error or are left out with a notice.
+/// Reads a folder of JPEG, PNG and WebP files for each class, in the order of their names. The layout is
+/// FOLDER/CLASS/IMAGE, as in Caltech-101 and Caltech-256, where every fifth image of a class is for testing; or
+/// FOLDER/train/CLASS/IMAGE and FOLDER/test/CLASS/IMAGE. Images in FOLDER/val are for validation, or for testing if
+/// there is no folder `test`. If FOLDER/train has images and no folders of images, these have no classes, and the
+/// classes are those of the test. Files of other image formats are left out with a notice. Every photograph is decoded
+/// once, on all cores, to find damaged ones; `corrupt` says whether these are an Error or are left out with a notice.
 DataSet read_image_folder(const std::string& folder, const FeatureShape& input, Corrupt corrupt);
 /// Whether a folder contains folders with images, or a folder `train` that does or that has images itself.
 bool has_image_folders(const std::string& folder);

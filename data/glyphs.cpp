@@ -92,7 +92,7 @@ int ink(Point pixel, const Stroke& stroke, int half_width) {
 void draw(int shape, Random& random, std::uint8_t* image) {
   const Pose pose(random);
   std::vector<Stroke> strokes;
-  for (const Stroke& stroke : shapes()[static_cast<std::size_t>(shape)]) {
+  for (const Stroke& stroke : shapes()[shape]) {
     strokes.push_back({pose.place(stroke.a), pose.place(stroke.b)});
   }
   const std::size_t of_the_glyph = strokes.size();

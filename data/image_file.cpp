@@ -45,8 +45,8 @@ tjscalingfactor fraction(int width, int height, const FeatureShape& least) {
   return best;
 }
 
-/// Returns a picture of four inks, cyan, magenta, yellow and black, in colour or in grey. JPEGs have 255 where there is no ink,
-/// as Adobe's programs write them.
+/// Returns a picture of four inks, cyan, magenta, yellow and black, in colour or in grey. JPEGs have 255 where there is
+/// no ink, as Adobe's programs write them.
 Picture from_inks(const Picture& inks, int channels) {
   Picture picture{{channels, inks.shape.height, inks.shape.width}, {}};
   for (std::size_t at = 0; at < inks.pixels.size(); at += 4) {

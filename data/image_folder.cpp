@@ -84,7 +84,8 @@ Uses divided_here(const fs::path& folder) {
   return uses;
 }
 
-/// Says how many files of formats that are not read a folder of class folders has, or a folder of images without classes.
+/// Says how many files of formats that are not read a folder of class folders has, or a folder of images without
+/// classes.
 void count_unread(const fs::path& folder, bool classes, std::vector<std::string>& notices) {
   std::map<std::string, int> unread;
   const auto count = [&](const fs::path& within) {

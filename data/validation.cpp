@@ -47,7 +47,7 @@ void split_validation(DataSet& data, double fraction, std::uint64_t seed) {
   for (int label = 0; label < data.classes; ++label) {
     std::vector<int> images;
     for (int i = 0; i < data.training.count(); ++i) {
-      if (data.training.labels[static_cast<std::size_t>(i)] == label) images.push_back(i);
+      if (data.training.labels[i] == label) images.push_back(i);
     }
     if (images.size() < 2) continue;  // a class keeps an image to train on
     Random random(seed, kValidationStream + static_cast<std::uint64_t>(label));

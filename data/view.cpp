@@ -14,7 +14,8 @@ struct Taps {
   std::vector<float> weights;
 };
 
-/// The taps of `wanted` elements that together span `length` elements of a source of `extent` elements, from `start` on.
+/// The taps of `wanted` elements that together span `length` elements of a source of `extent` elements, from `start`
+/// on.
 std::vector<Taps> taps_of(int extent, int wanted, double start, double length) {
   const double scale = length / wanted;
   std::vector<Taps> all(static_cast<std::size_t>(wanted));
@@ -40,8 +41,8 @@ std::vector<Taps> taps_of(int extent, int wanted, double start, double length) {
   return all;
 }
 
-/// The region of a view of a picture whose shorter side is scaled to view.resize pixels. The longer side and the position are
-/// whole numbers of pixels, as in torchvision.
+/// The region of a view of a picture whose shorter side is scaled to view.resize pixels. The longer side and the
+/// position are whole numbers of pixels, as in torchvision.
 Region resized_region(const FeatureShape& have, const FeatureShape& shape, const View& view) {
   const int shorter = std::min(have.height, have.width);
   const auto scaled = [&](int extent) {

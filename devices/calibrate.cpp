@@ -13,9 +13,9 @@
 namespace convoy {
 namespace {
 
-/// Evicts earlier results from the caches, because in a training step other stages and micro-batches come between the forward
-/// and the backward pass of a stage. Timed back to back, the passes of SqueezeNet took 20 % less than in its training steps; with
-/// cold caches they took 5 % less.
+/// Evicts earlier results from the caches, because in a training step other stages and micro-batches come between the
+/// forward and the backward pass of a stage. Timed back to back, the passes of SqueezeNet took 20 % less than in its
+/// training steps; with cold caches they took 5 % less.
 class ColdCaches {
  public:
   void make() {

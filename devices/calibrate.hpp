@@ -8,8 +8,8 @@
 
 namespace convoy {
 
-/// How thoroughly a net's stages are timed. Where there are many, the error of one weighs little, and nobody wants to wait a
-/// minute for the first step.
+/// How thoroughly a net's stages are timed. Where there are many, the error of one weighs little, and nobody wants to
+/// wait a minute for the first step.
 struct TimingEffort {
   bool halves = true;  ///< whether a stage is also timed with half of its filters
   /// Whether a stage is timed with two numbers of images at each filter count, or with all filters alone.
@@ -19,17 +19,18 @@ struct TimingEffort {
 /// Returns the effort for a net of `stages` stages of which no two do the same work.
 TimingEffort timing_effort(std::size_t stages);
 
-/// Returns the filter counts at which a stage is timed, in ascending order: 16, the half and the whole, because cost is not
-/// linear in the number of filters; without halves a quarter and the whole, or the whole alone of a stage that passes channels.
+/// Returns the filter counts at which a stage is timed, in ascending order: 16, the half and the whole, because cost is
+/// not linear in the number of filters; without halves a quarter and the whole, or the whole alone of a stage that
+/// passes channels.
 std::vector<int> calibration_filters(const Stage& stage, const TimingEffort& effort);
 
 /// Returns the samples per pass while timing: enough to be representative of `batch`, few enough to be quick.
 int calibration_batch(int batch);
 
-/// Returns the median seconds of each pass of a shard and of its update, without copies from and to the host: whether a node
-/// makes copies depends on the plan. The weights are zero; dense arithmetic takes the same time for all values. One warm-up round precedes
-/// `repeats` timed rounds. The function stops after three rounds once two seconds have passed, and after one round once
-/// six seconds have passed.
+/// Returns the median seconds of each pass of a shard and of its update, without copies from and to the host: whether a
+/// node makes copies depends on the plan. The weights are zero; dense arithmetic takes the same time for all values.
+/// One warm-up round precedes `repeats` timed rounds. The function stops after three rounds once two seconds have
+/// passed, and after one round once six seconds have passed.
 Timing time_shard(Device& device, const ShardSpec& spec, int repeats);
 
 /// Measurements of this machine's processor, apart from the device. They take about 50 ms.

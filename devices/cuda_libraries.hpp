@@ -1,5 +1,5 @@
-// cuBLAS and cuDNN, which the CUDA module needs, where the system's own search does not find them: in a CUDA Toolkit, or
-// among the Python packages that PyTorch brings.
+// cuBLAS and cuDNN, which the CUDA module needs, where the system's own search does not find them: in a CUDA Toolkit,
+// or among the Python packages that PyTorch brings.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,8 @@ namespace convoy {
 /// lead to, of the user and of the system. Only folders that exist.
 std::vector<std::filesystem::path> cuda_library_folders();
 
-/// Opens a library, for good. A library that it needs and that the dynamic loader does not find is opened first, from the
-/// first of `folders` that has it. Throws Error, which names the library that was not found and how to get it.
+/// Opens a library, for good. A library that it needs and that the dynamic loader does not find is opened first, from
+/// the first of `folders` that has it. Throws Error, which names the library that was not found and how to get it.
 void* open_with_libraries(const std::string& file, const std::vector<std::filesystem::path>& folders);
 
 }  // namespace convoy

@@ -39,8 +39,8 @@ std::string to_text(double speed, const KnownTimes::Seconds& seconds) {
   return fmt::format("{} {}", speed, fmt::join(seconds, " "));
 }
 
-/// Returns the seconds of a text of to_text() that was written at about this speed; nothing where it was not, or the text is
-/// damaged.
+/// Returns the seconds of a text of to_text() that was written at about this speed; nothing where it was not, or the
+/// text is damaged.
 std::optional<KnownTimes::Seconds> seconds_at(double speed, std::size_t parts, const std::string& text) {
   std::istringstream words(text);
   double before = 0.0;

@@ -1,5 +1,6 @@
-// A device for measurements: it computes nothing, and takes the time that a profile says for each pass of a shard. With it
-// the real protocol and the real traffic of a cluster run on one small machine, at the speed of the machines described.
+// A device for measurements: it computes nothing, and takes the time that a profile says for each pass of a shard. With
+// it the real protocol and the real traffic of a cluster run on one small machine, at the speed of the machines
+// described.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,8 @@ bool is_paced(std::string_view name);
 /// Throws Error where `name` names a paced device; `purpose` is what the user wants of the device, such as "test".
 void expect_computing(const std::string& name, const std::string& purpose);
 
-/// The times of a paced device. Of a machine that is described by its speed they are those of timing_at(); of a member of
-/// a run's calibration they are those that the planner predicts from the same timings.
+/// The times of a paced device. Of a machine that is described by its speed they are those of timing_at(); of a member
+/// of a run's calibration they are those that the planner predicts from the same timings.
 class PaceProfile {
  public:
   /// `text` follows "paced:" in a device's name: a speed in GFLOP/s, or a file of a calibration with "#MEMBER" where it
@@ -45,12 +46,13 @@ class PaceProfile {
   std::optional<MemberProfile> member_;
 };
 
-/// The device's maps and gradients are zeros, its weights are those of zero_state(), and the variances of its batch norms are
-/// ones, so all values are finite. The device keeps no values. The times of passes contain those of copies from and to the
-/// host, so a copy takes no time.
+/// The device's maps and gradients are zeros, its weights are those of zero_state(), and the variances of its batch
+/// norms are ones, so all values are finite. The device keeps no values. The times of passes contain those of copies
+/// from and to the host, so a copy takes no time.
 class PacedDevice final : public Device {
  public:
-  /// The device named "paced:`profile`", which calls `spend` for the seconds of each pass; by default it lets them pass.
+  /// The device named "paced:`profile`", which calls `spend` for the seconds of each pass; by default it lets them
+  /// pass.
   explicit PacedDevice(const std::string& profile, Spend spend = {});
 
   const DeviceInfo& info() const override { return info_; }

@@ -10,10 +10,10 @@ namespace convoy {
 /// Takes as many seconds as a computation is known to take.
 using Spend = std::function<void(double seconds)>;
 
-/// Spends time to within some microseconds, and leaves the processor to others for nearly all of it. A computation begins
-/// when the calling thread asks for it. Where the thread has not waited for anything since the computation before, it
-/// begins at the end of that one: the thread's own work in between counts as part of the computations, as in the timings
-/// of real devices, and a late wake-up does not add up. One thread may use a pacer.
+/// Spends time to within some microseconds, and leaves the processor to others for nearly all of it. A computation
+/// begins when the calling thread asks for it. Where the thread has not waited for anything since the computation
+/// before, it begins at the end of that one: the thread's own work in between counts as part of the computations, as in
+/// the timings of real devices, and a late wake-up does not add up. One thread may use a pacer.
 class Pacer {
  public:
   void spend(double seconds);

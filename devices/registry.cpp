@@ -100,7 +100,7 @@ std::unique_ptr<Device> make_opencl(const std::string& name, bool clblast, const
 bool opencl_has_own_memory(int number) {
   const std::vector<ClDeviceId> devices = opencl_devices();
   if (number >= static_cast<int>(devices.size())) return false;
-  const ClDeviceId& id = devices[static_cast<std::size_t>(number)];
+  const ClDeviceId& id = devices[number];
   return !id.processor && device_info<cl_bool>(id.device, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_FALSE;
 }
 #else

@@ -37,7 +37,8 @@ std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions
 /// Whether the device with this name is driven by a GPU's driver. One of OpenCL may be a processor all the same.
 bool is_gpu(const std::string& name);
 
-/// Whether the device is a GPU with memory apart from the host's, by its name, and by what its driver says of OpenCL devices.
+/// Whether the device is a GPU with memory apart from the host's, by its name, and by what its driver says of OpenCL
+/// devices.
 bool has_memory_of_its_own(const Device& device);
 
 /// Splits "cuda:0,check:cpu,opencl:0,cpu" into its three names. Throws Error where a name is missing or repeated.

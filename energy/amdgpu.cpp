@@ -9,8 +9,8 @@ Meters find_amdgpu(const Machine& machine) {
   for (const HwmonChip& chip : hwmon_chips(machine)) {
     if (chip.name != "amdgpu") continue;
     MeterInfo info{.name = fmt::format("amdgpu:{}", found.size()), .device = gpu_name(chip), .scope = Scope::gpu};
-    // Firmware gives an average over about a second, or the power now. The energy counters of these GPUs are wrong on some
-    // of them (ROCm's amdsmi, issue 38), so the power is integrated.
+    // Firmware gives an average over about a second, or the power now. The energy counters of these GPUs are wrong on
+    // some of them (ROCm's amdsmi, issue 38), so the power is integrated.
     const std::string average = chip.folder + "/power1_average";
     const std::string now = chip.folder + "/power1_input";
     const bool averages = !text_if_any(machine, average).empty();

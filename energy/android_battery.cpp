@@ -39,7 +39,7 @@ BatteryState state_of_termux(const std::string& answer) {
 /// The words of Android's BatteryManager for the numbers of a status.
 std::string status_of(double number) {
   constexpr std::array<const char*, 6> kWords{"", "Unknown", "Charging", "Discharging", "Not charging", "Full"};
-  return number >= 1 && number <= 5 ? kWords[static_cast<std::size_t>(number)] : "Unknown";
+  return number >= 1 && number <= 5 ? kWords[number] : "Unknown";
 }
 
 /// Reads lines such as "  status: 3" and "  AC powered: false".

@@ -23,14 +23,14 @@ struct BatteryState {
   std::optional<double> charge;   ///< uAh, what is left in the battery
 };
 
-/// Converts a battery's current to A, without its sign. The kernel's unit is the uA, and some makers give mA. A phone that
-/// computes takes more than 10 mA and less than 10 A, so a number below 10000 is in mA.
+/// Converts a battery's current to A, without its sign. The kernel's unit is the uA, and some makers give mA. A phone
+/// that computes takes more than 10 mA and less than 10 A, so a number below 10000 is in mA.
 double amperes_of(double current);
 /// Converts a battery's voltage to V. Numbers below 100000 are in mV; no battery has 100 V, nor less than 0.1 V.
 double volts_of(double voltage);
 
-/// Returns the row of a meter that calls `state` for each reading. The check is the charge that has left the battery, at the
-/// voltage of the time.
+/// Returns the row of a meter that calls `state` for each reading. The check is the charge that has left the battery,
+/// at the voltage of the time.
 MeterRow battery_meter(MeterInfo info, std::function<BatteryState()> state);
 
 /// The files of a battery in /sys/class/power_supply, looked up once, because most batteries lack some of them.

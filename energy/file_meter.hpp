@@ -18,12 +18,12 @@ struct FileChannel {
   double wraps_at = 0;  ///< J after which the counter begins again; 0 if it never does
 };
 
-/// Returns the text of a sensor's file. Throws NotMeasurable where it may not be read, with `if_denied`, and where it is
-/// gone; throws Unreadable where this reading alone failed.
+/// Returns the text of a sensor's file. Throws NotMeasurable where it may not be read, with `if_denied`, and where it
+/// is gone; throws Unreadable where this reading alone failed.
 std::string sensor_text(const Machine& machine, const std::string& path, const std::string& if_denied);
 
-/// Returns the row of a meter that adds these files. `if_denied` tells how to become allowed to read them. The machine must
-/// outlive the row.
+/// Returns the row of a meter that adds these files. `if_denied` tells how to become allowed to read them. The machine
+/// must outlive the row.
 MeterRow file_meter(const Machine& machine, MeterInfo info, std::vector<FileChannel> channels,
                     const std::string& if_denied);
 

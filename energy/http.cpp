@@ -1,5 +1,5 @@
-// HTTP requests to plugs: one GET over a connection of its own, in HTTP/1.0, so that no answer comes in chunks. Debian's
-// cpp-httplib is a shared library with OpenSSL and Brotli, which the slave for phones would have to link.
+// HTTP requests to plugs: one GET over a connection of its own, in HTTP/1.0, so that no answer comes in chunks.
+// Debian's cpp-httplib is a shared library with OpenSSL and Brotli, which the slave for phones would have to link.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>

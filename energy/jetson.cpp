@@ -11,8 +11,8 @@ namespace {
 
 const std::string kJetsonDenied = "run as root, or let the owner of the files in /sys/bus/i2c/drivers allow it";
 
-/// Rails that together are the whole module, the first set of which all are there. Other rails lie within these and would
-/// be counted twice. From NVIDIA's Jetson Linux guide ("Power monitor") and EnergyMon's JetsonPowerRails.md.
+/// Rails that together are the whole module, the first set of which all are there. Other rails lie within these and
+/// would be counted twice. From NVIDIA's Jetson Linux guide ("Power monitor") and EnergyMon's JetsonPowerRails.md.
 struct WholeModule {
   std::vector<std::string> rails;
   std::string beside;  ///< a rail beside the module, such as the carrier board's, added where it is there

@@ -66,8 +66,8 @@ struct Reading {
   std::optional<double> stamp;
 };
 
-/// The meter works, but it can tell no energy in this state, such as while a battery is charged. The text gives the reason
-/// and the remedy.
+/// The meter works, but it can tell no energy in this state, such as while a battery is charged. The text gives the
+/// reason and the remedy.
 class NotMeasurable : public Error {
  public:
   using Error::Error;

@@ -54,8 +54,8 @@ Meters meters_of(const Source& source, const Machine& machine) {
   }
 }
 
-/// A whole machine's meter is better the more of it the meter sees; then sensors are better than averages, and these better
-/// than models.
+/// A whole machine's meter is better the more of it the meter sees; then sensors are better than averages, and these
+/// better than models.
 int worth(const MeterInfo& info) { return 3 * static_cast<int>(info.scope) + 2 - static_cast<int>(info.origin); }
 
 void choose(Meters& rows, const std::vector<std::string>& named) {

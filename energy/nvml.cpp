@@ -1,5 +1,5 @@
-// NVIDIA's management library, loaded at run time. This file declares what it needs, after NVIDIA's reference of NVML, so
-// building needs no driver.
+// NVIDIA's management library, loaded at run time. This file declares what it needs, after NVIDIA's reference of NVML,
+// so building needs no driver.
 #include <dlfcn.h>
 
 #include <algorithm>

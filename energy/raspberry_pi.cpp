@@ -6,8 +6,8 @@
 namespace convoy::energy {
 namespace {
 
-/// The chip sees most rails but not what the 5 V input feeds directly, such as USB. The board's power is a straight line
-/// fitted to a meter at the input (pitop, "PMIC power rails").
+/// The chip sees most rails but not what the 5 V input feeds directly, such as USB. The board's power is a straight
+/// line fitted to a meter at the input (pitop, "PMIC power rails").
 constexpr double kBoardPerRails = 1.1451;
 constexpr double kBoardWatts = 0.5879;
 

@@ -1,5 +1,5 @@
-// The sources of energy, each in a file of its own. A function returns the meters of its source that this machine has or
-// should have, usable or not; none where the machine has no such thing. The machine must outlive the meters.
+// The sources of energy, each in a file of its own. A function returns the meters of its source that this machine has
+// or should have, usable or not; none where the machine has no such thing. The machine must outlive the meters.
 #pragma once
 
 #include <string>

@@ -1,18 +1,19 @@
 // The energy of a span of time, from a meter's readings: with an interval, or a refusal with its reason. Never a guess.
 //
-// Counters are added by difference. Only readings with a new value count, and the energy between two of them is taken to be
-// even. Power is integrated by the trapezoid rule. The 95 % interval joins, as the root of the sum of squares,
-//   quantisation  refresh x largest power, or the largest step of a counter: the ends of the span lie anywhere between two
-//                 new values;
+// Counters are added by difference. Only readings with a new value count, and the energy between two of them is taken
+// to be even. Power is integrated by the trapezoid rule. The 95 % interval joins, as the root of the sum of squares,
+//   quantisation  refresh x largest power, or the largest step of a counter: the ends of the span lie anywhere between
+//                 two new values;
 //   averaging     the sensor's averaging time x (largest - smallest power);
-//   sampling      1.96 standard errors of the mean power, from the differences between successive values (von Neumann, 1941),
-//                 which a slow change of power hardly enlarges;
+//   sampling      1.96 standard errors of the mean power, from the differences between successive values (von Neumann,
+//                 1941), which a slow change of power hardly enlarges;
 //   gaps          seconds in gaps x (largest - smallest power): the power in them may have been any of these;
 //   the sensor    the error that its maker states, where it is known.
-// A gap is a time between two readings of more than five refreshes (kGapRefreshes), as observed before it. Up to there the
-// differences between successive values, which sampling contains, say how much the power changes meanwhile; in a longer time
-// it may have changed and changed back. A counter goes on in a gap, so its joules stay right, while the split of a run within
-// the gap is taken to be even. Powers of which more than a tenth of the span is in gaps are refused.
+// A gap is a time between two readings of more than five refreshes (kGapRefreshes), as observed before it. Up to there
+// the differences between successive values, which sampling contains, say how much the power changes meanwhile; in a
+// longer time it may have changed and changed back. A counter goes on in a gap, so its joules stay right, while the
+// split of a run within the gap is taken to be even. Powers of which more than a tenth of the span is in gaps are
+// refused.
 #pragma once
 
 #include <deque>
@@ -25,8 +26,8 @@
 
 namespace convoy::energy {
 
-/// An energy in J. The true one lies within `value` -+ `error` in at least 95 of 100 cases, up to the error of a sensor whose
-/// maker states none.
+/// An energy in J. The true one lies within `value` -+ `error` in at least 95 of 100 cases, up to the error of a sensor
+/// whose maker states none.
 struct Joules {
   double value = 0;
   double error = 0;
@@ -73,8 +74,8 @@ class Record {
 
   /// Returns the energy between two times.
   Measurement between(Clock::time_point from, Clock::time_point to) const;
-  /// Returns the J between two times up to covered(), without a judgement: between() of a span that holds them says whether
-  /// they can be trusted. To be called after the first reading.
+  /// Returns the J between two times up to covered(), without a judgement: between() of a span that holds them says
+  /// whether they can be trusted. To be called after the first reading.
   double joules(Clock::time_point from, Clock::time_point to) const;
   /// Returns the time up to which readings tell the energy; nothing before the first.
   std::optional<Clock::time_point> covered() const;

@@ -4,7 +4,8 @@
 namespace convoy::energy {
 namespace {
 
-/// From Shelly's references of its interfaces: Gen 1, "meters", in W and Wmin; Gen 2 and later, Switch and PM1, in W and Wh.
+/// From Shelly's references of its interfaces: Gen 1, "meters", in W and Wmin; Gen 2 and later, Switch and PM1, in W
+/// and Wh.
 const PlugAnswer kFirstShelly{"/status", "/meters/0/power", "/meters/0/total", 60};
 const PlugAnswer kSwitch{"/rpc/Switch.GetStatus?id=0", "/apower", "/aenergy/total", 3600};
 const PlugAnswer kMeterAlone{"/rpc/PM1.GetStatus?id=0", "/apower", "/aenergy/total", 3600};

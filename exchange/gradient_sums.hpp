@@ -17,9 +17,9 @@ class GradientSums {
       : plan_(plan), schedule_(schedule), maps_(maps), flights_(flights), carrier_(std::move(carrier)) {}
 
   void begin_step() { added_.clear(); }
-  /// Adds the addends that have arrived. Each value is summed in the order of the nodes, never in the order of arrival, so an
-  /// addend waits for the one before it. If both have the whole box, it follows value by value; otherwise it waits until the
-  /// one before is added completely. Returns the send tasks whose values are now all added.
+  /// Adds the addends that have arrived. Each value is summed in the order of the nodes, never in the order of arrival,
+  /// so an addend waits for the one before it. If both have the whole box, it follows value by value; otherwise it
+  /// waits until the one before is added completely. Returns the send tasks whose values are now all added.
   std::vector<int> add_up(int index);
 
  private:

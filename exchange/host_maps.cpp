@@ -29,9 +29,9 @@ HostMaps::HostMaps(const NodePlan& plan, ThesisNode* thesis) : plan_(plan), thes
     const SampleRange all{0, micro_batch_size(plan.plan)};
     extend(maps[Source::kImages], {{0, plan.trunk[0].channels}, all});
     for (const int output : outputs_of(plan.trunk)) {
-      extend(maps[output], {{0, plan.trunk[static_cast<std::size_t>(output)].conv.filters}, all});
+      extend(maps[output], {{0, plan.trunk[output].conv.filters}, all});
       if (plan.from_heads(output)) continue;
-      extend(gradients[output], {{0, plan.trunk[static_cast<std::size_t>(output)].conv.filters}, all});
+      extend(gradients[output], {{0, plan.trunk[output].conv.filters}, all});
     }
   }
   if (const auto images = maps.extract(Source::kImages)) {

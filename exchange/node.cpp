@@ -140,7 +140,7 @@ void Node::give_gradients(const std::vector<const Tensor*>& gradients, int micro
       std::ranges::copy(part, host_.gradient(outputs[i]).values.data() + first);
     }
   }
-  finish(schedule_.heads()[static_cast<std::size_t>(micro_batch)]);
+  finish(schedule_.heads()[micro_batch]);
 }
 
 bool Node::work() {
@@ -149,7 +149,7 @@ bool Node::work() {
   const Stopwatch watch;
   const Task& task = schedule_.task(*next);
   run(task);
-  seconds_[static_cast<std::size_t>(task.stage)] += watch.seconds();
+  seconds_[task.stage] += watch.seconds();
   finish(*next);
   return true;
 }
@@ -252,7 +252,7 @@ const Task* Node::images_due(int from, int index, bool next) const {
   if (index < 0 || (!next && !schedule_.has_begun())) return nullptr;
   const std::vector<Task>& tasks = next ? graph().tasks : schedule_.graph().tasks;
   if (static_cast<std::size_t>(index) >= tasks.size()) return nullptr;
-  const Task& sent = tasks[static_cast<std::size_t>(index)];
+  const Task& sent = tasks[index];
   const bool begun = !next && (schedule_.is_done(index) || flights_.contains(index));
   const bool whole = sent.filters == FilterRange{0, trunk().front().channels};
   return carries_images(sent) && sent.node == from && sent.to == plan_.index && whole && !begun ? &sent : nullptr;
@@ -286,7 +286,8 @@ void Node::take_whole(int index) {
 /// master to a slave and the updated weights from a slave to the master.
 void Node::take_weights(int index) {
   const Task& sent = schedule_.task(index);
-  // A master passes on weights that it updates itself. They may arrive after its forward pass, and would replace later ones.
+  // A master passes on weights that it updates itself. They may arrive after its forward pass, and would replace later
+  // ones.
   const bool updates_them = plan_.joins_gradients(sent.stage) && takes_sums(plan_.plan, sent.node, plan_.index);
   if (plan_.is_master() && updates_them) return;
   convoy::take_floats(flights_.at(index), sent, plan_.plan, values_of(sent, trunk()), scratch_);

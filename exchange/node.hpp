@@ -1,6 +1,7 @@
 // A node of the plan's task graph. It runs the tasks of one member on a device, and calls its owner to send values to
-// other nodes. It knows no network: its owner carries the bytes. Its parts do the work: the schedule says which task may
-// begin, the shards compute, maps, sums and statistics keep values, and the outbox sends them. The node brings them together.
+// other nodes. It knows no network: its owner carries the bytes. Its parts do the work: the schedule says which task
+// may begin, the shards compute, maps, sums and statistics keep values, and the outbox sends them. The node brings them
+// together.
 #pragma once
 
 #include <memory>
@@ -35,8 +36,8 @@ class Node {
   Node(const Node&) = delete;  // its parts refer to one another
   Node& operator=(const Node&) = delete;
 
-  /// Begins a step. The step before must be finished. An update needs a training pass since the last update. The pixels of
-  /// a pass's images, which work.scales normalise, are given to the master's node only, and are copied.
+  /// Begins a step. The step before must be finished. An update needs a training pass since the last update. The pixels
+  /// of a pass's images, which work.scales normalise, are given to the master's node only, and are copied.
   void begin(const StepWork& work, const Pixels* images);
   /// On the master's node, before begin() with these images and a training pass: sends them, so that they travel while
   /// the node is still in the backward pass of the step before. Does nothing where that step is no training pass.
@@ -65,8 +66,8 @@ class Node {
   void receive(int from, int task, std::size_t first, const Bytes& bytes);
   /// A task of the current step.
   const Task& task(int index) const { return schedule_.task(index); }
-  /// The send of whole images from node `from` to this one with this index, in the current step or with `next` in the training
-  /// step after it. Null if there is none, or if its values have begun to arrive.
+  /// The send of whole images from node `from` to this one with this index, in the current step or with `next` in the
+  /// training step after it. Null if there is none, or if its values have begun to arrive.
   const Task* images_due(int from, int index, bool next) const;
   /// Takes a grant from the master: one more parcel with a part of a gradient may be sent.
   void grant() { finish_all(outbox_.take_credit()); }
@@ -76,7 +77,8 @@ class Node {
   std::size_t left() const { return schedule_.left(); }
   /// Whether no task is ready, so that the node can do nothing before more values arrive.
   bool waits() const { return !schedule_.any_ready(); }
-  /// The sender of the first values, in the order of the graph, that have not all arrived here. Nothing if all have arrived.
+  /// The sender of the first values, in the order of the graph, that have not all arrived here. Nothing if all have
+  /// arrived.
   std::optional<int> awaited_sender() const { return schedule_.awaited_sender(); }
   /// Whether the step has nothing left to compute, send or receive.
   bool finished() const { return schedule_.left() == 0; }

@@ -45,7 +45,7 @@ std::span<const float> NodeShards::gather(const std::vector<Read>& reads, std::s
 const DeviceTensor& NodeShards::input_of(const Task& task) {
   const auto stage = static_cast<std::size_t>(task.stage);
   Input& input = inputs_[input_of_[stage]];
-  if (input.maps == nullptr) return *made_[static_cast<std::size_t>(input.from[0].stage)];
+  if (input.maps == nullptr) return *made_[input.from[0].stage];
   const auto micro_batch = static_cast<std::size_t>(task.micro_batch);
   if (input.written[micro_batch]) return *input.maps;
   input.written[micro_batch] = true;
@@ -97,7 +97,7 @@ void NodeShards::take_added(const Task& task, Piece& piece) {
   for (std::size_t i = 0; i < piece.added.size(); ++i) {
     const Sources& from = reads[i + 1];
     if (piece.added[i] == nullptr) {
-      piece.shard->connect(i, *made_[static_cast<std::size_t>(from[0].stage)]);
+      piece.shard->connect(i, *made_[from[0].stage]);
     } else if (plan_.residence.inputs[stage][i + 1]) {
       join_here(from, plan_.shard_samples(task), *piece.added[i]);
     } else {
@@ -112,7 +112,7 @@ void NodeShards::join_here(const Sources& from, SampleRange samples, DeviceTenso
   int at = 0;
   for (const Source& source : from) {
     if (source.stage != Source::kZeros) {
-      joined.take_channels(*made_[static_cast<std::size_t>(source.stage)], source.channels, at, false, samples);
+      joined.take_channels(*made_[source.stage], source.channels, at, false, samples);
     }
     at += source.channels.count;
   }
@@ -152,10 +152,10 @@ void write_maps(Slab& from, SampleRange samples, const Box& tile, DeviceTensor& 
 
 }  // namespace
 
-/// Takes samples of a shard's maps, which are ready. They are copied to their place in the node's maps where they are needed
-/// on the host.
+/// Takes samples of a shard's maps, which are ready. They are copied to their place in the node's maps where they are
+/// needed on the host.
 void NodeShards::take_made(const Piece& piece, const DeviceTensor& maps, SampleRange samples) {
-  made_[static_cast<std::size_t>(piece.stage)] = &maps;
+  made_[piece.stage] = &maps;
   if (samples.count == 0 || !plan_.leaves(piece.stage)) return;
   const Box tile{piece.filters, plan_.samples(piece.stage)};
   read_maps(maps, samples, tile, host_.made(piece.stage), scratch_);
@@ -184,15 +184,15 @@ void NodeShards::forward(const Task& task, const Pass& pass) {
   charge_to_stage();
 }
 
-/// The device may still compute in the background. A wait for the device charges the device's seconds to this stage, not to the
-/// next. Of a member alone only the sum of all seconds counts, so the device goes on without a pause.
+/// The device may still compute in the background. A wait for the device charges the device's seconds to this stage,
+/// not to the next. Of a member alone only the sum of all seconds counts, so the device goes on without a pause.
 void NodeShards::charge_to_stage() const {
   if (plan_.plan.members.size() > 1) device_->finish();
 }
 
 /// Returns the gradient with respect to a shard's maps.
 const DeviceTensor& NodeShards::gradient_for(const Piece& piece) const {
-  return piece.gradient != nullptr ? *piece.gradient : *gradient_by_[static_cast<std::size_t>(piece.stage)];
+  return piece.gradient != nullptr ? *piece.gradient : *gradient_by_[piece.stage];
 }
 
 void NodeShards::backward_input(const Task& task) {
@@ -247,8 +247,8 @@ void NodeShards::add_to_parts(const Task& task, const Piece& piece, std::size_t 
   }
 }
 
-/// Adds channels of a gradient, from `at` on, to the gradient with respect to the maps of the stage that they were read from,
-/// which stays on the device. The `first` of all readers overwrites what was there.
+/// Adds channels of a gradient, from `at` on, to the gradient with respect to the maps of the stage that they were read
+/// from, which stays on the device. The `first` of all readers overwrites what was there.
 void NodeShards::add_here(const Task& task, const Read& read, int at, bool first, const DeviceTensor& gradient) {
   const auto stage = static_cast<std::size_t>(read.stage);
   Piece& piece = pieces_[stage].front();

@@ -38,9 +38,8 @@ void NodeShards::compile(std::size_t s, FilterRange filters) {
       plan_.needed[s] && (plan_.everywhere(static_cast<int>(s)) || filters == plan_.tile(static_cast<int>(s)).filters);
   const SampleRange samples = plan_.held[s].samples;
   const int batch = samples.count * plan_.plan.micro_batches;
-  const bool slopes = std::ranges::any_of(from, [this](const Source& source) {
-    return source.stage >= 0 && plan_.needed[static_cast<std::size_t>(source.stage)];
-  });
+  const bool slopes = std::ranges::any_of(
+      from, [this](const Source& source) { return source.stage >= 0 && plan_.needed[source.stage]; });
   Piece piece{
       .stage = static_cast<int>(s),
       .filters = filters,
@@ -63,8 +62,7 @@ void NodeShards::compile(std::size_t s, FilterRange filters) {
     const Sources& sources = reads[number];
     if (!plan_.residence.inputs[s][number]) return make();
     const Source& first = sources.front();
-    if (sources.size() == 1 && first.channels == plan_.held[static_cast<std::size_t>(first.stage)].channels)
-      return nullptr;
+    if (sources.size() == 1 && first.channels == plan_.held[first.stage].channels) return nullptr;
     std::unique_ptr<DeviceTensor> maps = make();
     maps->write(Tensor(maps->shape(), 0.0F).span());  // channels that have no source stay zero
     return maps;
@@ -94,17 +92,17 @@ void NodeShards::begin_step() {
 // ---- weights -------------------------------------------------------------------------------------------------------
 
 Shard* NodeShards::tile(int stage) const {
-  const std::vector<Piece>& pieces = pieces_[static_cast<std::size_t>(stage)];
+  const std::vector<Piece>& pieces = pieces_[stage];
   return pieces.empty() ? nullptr : pieces.front().shard.get();
 }
 
 bool NodeShards::goes_backward(int stage) const {
-  const std::vector<Piece>& pieces = pieces_[static_cast<std::size_t>(stage)];
+  const std::vector<Piece>& pieces = pieces_[stage];
   return !pieces.empty() && pieces.front().backward;
 }
 
 ShardState NodeShards::state(int stage, FilterRange filters) const {
-  const Piece& tile = pieces_[static_cast<std::size_t>(stage)].front();
+  const Piece& tile = pieces_[stage].front();
   return slice(tile.shard->state(), {filters.first - tile.filters.first, filters.count});
 }
 

@@ -15,8 +15,9 @@ namespace convoy {
 
 class NodeShards {
  public:
-  /// Compiles the node's tiles, and the other filters of stages that the node computes although other members hold them. A node
-  /// without shards needs no device. All arguments must outlive the shards. Throws Error if the device cannot hold them.
+  /// Compiles the node's tiles, and the other filters of stages that the node computes although other members hold
+  /// them. A node without shards needs no device. All arguments must outlive the shards. Throws Error if the device
+  /// cannot hold them.
   NodeShards(const NodePlan& plan, HostMaps& host, bool sends_weights, Device* device);
   ~NodeShards();
 
@@ -61,7 +62,7 @@ class NodeShards {
   void add_here(const Task& task, const Read& read, int at, bool first, const DeviceTensor& gradient);
   void use_fresh(Piece& piece);
   void charge_to_stage() const;
-  std::vector<Piece>& pieces(int stage) { return pieces_[static_cast<std::size_t>(stage)]; }
+  std::vector<Piece>& pieces(int stage) { return pieces_[stage]; }
 
   const NodePlan& plan_;
   HostMaps& host_;

@@ -17,8 +17,8 @@ class NormStatistics {
 
   /// Takes those of the node's samples, for the channels of its tile.
   void take_own(int stage, std::vector<float> values) { own_[stage] = std::move(values); }
-  /// Joins the statistics in the order of the rows, never in the order of arrival. The tasks that it waits for follow that
-  /// order. Holders take the joint values in fp32, in which they travel in a star.
+  /// Joins the statistics in the order of the rows, never in the order of arrival. The tasks that it waits for follow
+  /// that order. Holders take the joint values in fp32, in which they travel in a star.
   void join(const Task& task);
   /// Takes those of all samples, of which all values have arrived.
   void take_joint(int sent);
@@ -32,7 +32,7 @@ class NormStatistics {
     FilterRange channels;
     std::vector<float> values;
   };
-  const Task& task(int index) const { return plan_.training.tasks[static_cast<std::size_t>(index)]; }
+  const Task& task(int index) const { return plan_.training.tasks[index]; }
 
   const NodePlan& plan_;
   Flights& flights_;

@@ -55,8 +55,8 @@ std::vector<int> Outbox::take_credit() {
   return send_parts();
 }
 
-/// In any other order than the graph's two senders could wait for each other, each with its credit used up by parts whose turn
-/// has not come.
+/// In any other order than the graph's two senders could wait for each other, each with its credit used up by parts
+/// whose turn has not come.
 std::vector<int> Outbox::send_parts() {
   std::vector<int> sent;
   while (credit_ > 0 && !parts_.empty() && known_.contains(parts_.front())) {

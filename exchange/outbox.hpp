@@ -31,15 +31,16 @@ class Outbox {
   void send(int index);
   /// Sends the values of tasks of the next step, in the same graph.
   void send_ahead(const std::vector<int>& tasks);
-  /// The values of a part of a gradient are known. Sends such parts in the order of the graph, as far as the credit allows.
-  /// Returns the tasks that are sent completely.
+  /// The values of a part of a gradient are known. Sends such parts in the order of the graph, as far as the credit
+  /// allows. Returns the tasks that are sent completely.
   std::vector<int> offer_part(int index);
   /// One more parcel with a part of a gradient may be sent; returns as offer_part() does.
   std::vector<int> take_credit();
 
   /// Keeps bytes of a send to this node until it has passed them on.
   void keep(int received, const Bytes& bytes) { passing_[received].push_back(bytes); }
-  /// Passes on the values of another send in the bytes and parcels in which they arrived, so that they are not rounded again.
+  /// Passes on the values of another send in the bytes and parcels in which they arrived, so that they are not rounded
+  /// again.
   void pass_on(int index);
   /// Whether the node passes on the values of a send that it receives.
   bool is_passed_on(int received) const { return !passed_on_by(received).empty(); }

@@ -20,8 +20,8 @@ struct Bytes {
   std::span<const std::byte> values;
 };
 
-/// Some of the values of a send task, from index `first` on. Images are pixels, maps and gradients are in the plan's number
-/// type, both in NCHW order; parameters are in fp32, one after another. Several parcels may share their bytes.
+/// Some of the values of a send task, from index `first` on. Images are pixels, maps and gradients are in the plan's
+/// number type, both in NCHW order; parameters are in fp32, one after another. Several parcels may share their bytes.
 struct Parcel {
   int task = 0;           ///< index of the send task in the graph
   int to = 0;             ///< node that receives the parcel
@@ -47,8 +47,8 @@ using Flights = std::map<int, Flight>;
 
 /// The number type in which received values wait for their turn.
 NumberType kept_type(const Task& sent, const Plan& plan);
-/// Decodes int8 values to floats when they arrive. Their blocks follow the order of sending, so they cannot be split into
-/// contiguous runs of a slab.
+/// Decodes int8 values to floats when they arrive. Their blocks follow the order of sending, so they cannot be split
+/// into contiguous runs of a slab.
 Bytes as_kept(const Task& sent, const Plan& plan, const Bytes& bytes);
 /// Decodes all `count` values of a send task, which have arrived, to `to`.
 void take_floats(const Flight& flight, const Task& sent, const Plan& plan, std::size_t count, AlignedVector<float>& to);

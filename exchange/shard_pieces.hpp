@@ -19,7 +19,8 @@ struct NodeShards::Piece {
   bool backward = false;  ///< whether it has a backward pass here
   /// Inputs of its Add layers; null where these are another shard's maps.
   std::vector<std::unique_ptr<DeviceTensor>> added;
-  /// The gradient with respect to its maps; null without a backward pass, or where it is another shard's input gradient.
+  /// The gradient with respect to its maps; null without a backward pass, or where it is another shard's input
+  /// gradient.
   std::unique_ptr<DeviceTensor> gradient;
   std::vector<FreshWeights> fresh;  ///< parameters that arrived and are not in use yet
 };

@@ -33,12 +33,12 @@ std::vector<int> TaskSchedule::begin(const StepWork& work, const std::function<b
 
 std::vector<int> TaskSchedule::finish(int index) {
   --left_;
-  done_[static_cast<std::size_t>(index)] = true;
+  done_[index] = true;
   if (plan_.finds_gradients(task(index))) --gradients_left_;
   std::vector<int> free;
   for (const int follower : followers(index)) {
     if (task(follower).node != plan_.index || !is_in(task(follower), work_)) continue;
-    if (--missing_[static_cast<std::size_t>(follower)] == 0) free.push_back(follower);
+    if (--missing_[follower] == 0) free.push_back(follower);
   }
   return free;
 }
@@ -49,7 +49,7 @@ std::optional<int> TaskSchedule::take_ready() {
 }
 
 int TaskSchedule::heads_ready() const {
-  const auto waits = [this](int head) { return missing_[static_cast<std::size_t>(head)] > 0; };
+  const auto waits = [this](int head) { return missing_[head] > 0; };
   return static_cast<int>(std::ranges::find_if(heads_, waits) - heads_.begin());
 }
 

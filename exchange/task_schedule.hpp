@@ -15,8 +15,8 @@ class TaskSchedule {
   /// `plan` must outlive the schedule.
   explicit TaskSchedule(const NodePlan& plan);
 
-  /// Begins a step that does `work`. `done_before` returns whether a task was done before the step began. Returns the node's
-  /// tasks that wait for no other, in ascending order.
+  /// Begins a step that does `work`. `done_before` returns whether a task was done before the step began. Returns the
+  /// node's tasks that wait for no other, in ascending order.
   std::vector<int> begin(const StepWork& work, const std::function<bool(const Task&)>& done_before);
   /// A task of the node, or a send to it, is done. Returns the node's tasks that now wait for no other.
   std::vector<int> finish(int index);
@@ -30,10 +30,10 @@ class TaskSchedule {
   bool is_training() const { return graph_ == &plan_.training; }
   const TaskGraph& graph() const { return *graph_; }
   bool is_task(int index) const { return index >= 0 && static_cast<std::size_t>(index) < graph_->tasks.size(); }
-  const Task& task(int index) const { return graph_->tasks[static_cast<std::size_t>(index)]; }
+  const Task& task(int index) const { return graph_->tasks[index]; }
   /// The tasks of all nodes that wait for a task.
-  const std::vector<int>& followers(int index) const { return (*followers_)[static_cast<std::size_t>(index)]; }
-  bool is_done(int index) const { return done_[static_cast<std::size_t>(index)]; }
+  const std::vector<int>& followers(int index) const { return (*followers_)[index]; }
+  bool is_done(int index) const { return done_[index]; }
   /// The head tasks, by micro-batch, and how many of them, counted from the first, have what they wait for.
   const std::vector<int>& heads() const { return heads_; }
   int heads_ready() const;
@@ -42,7 +42,8 @@ class TaskSchedule {
   std::size_t left() const { return left_; }
   /// Whether all gradients of the filters that the node owns are known.
   bool gradients_ready() const { return gradients_left_ == 0; }
-  /// The sender of the first values, in the order of the graph, that have not all arrived here. Nothing if all have arrived.
+  /// The sender of the first values, in the order of the graph, that have not all arrived here. Nothing if all have
+  /// arrived.
   std::optional<int> awaited_sender() const;
 
  private:

@@ -25,14 +25,14 @@ Stage ThesisNode::compiled(Stage stage) {
 }
 
 void ThesisNode::layers(int stage, const Pass& pass, Slab& maps) {
-  ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(stage)];
+  ChannelLayers<float>& layers = *layers_[stage];
   std::ranges::copy(convolved(stage).values.span(), layers.input().data());
   layers.forward({0, batch_}, pass, serially);
   std::ranges::copy(layers.output().span(), maps.values.data());
 }
 
 void ThesisNode::layers_backward(int stage, const Slab& gradient) {
-  ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(stage)];
+  ChannelLayers<float>& layers = *layers_[stage];
   std::ranges::copy(gradient.values.span(), layers.output_gradient().data());
   layers.backward({0, batch_}, serially);
   std::ranges::copy(layers.input_gradient().span(), convolved_gradient(stage).values.data());

@@ -37,8 +37,7 @@ auto run_of(T& gradient, FilterRange of, FilterRange some) {
 
 std::vector<Tensor>& WeightSums::sums(int stage) {
   std::vector<Tensor>& sums = sums_[stage];
-  if (sums.empty())
-    sums = zero_gradients(plan_.trunk[static_cast<std::size_t>(stage)], plan_.tile(stage).filters.count);
+  if (sums.empty()) sums = zero_gradients(plan_.trunk[stage], plan_.tile(stage).filters.count);
   return sums;
 }
 

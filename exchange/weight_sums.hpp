@@ -11,12 +11,12 @@
 
 namespace convoy {
 
-/// Copies parameters of filters `of`, as they travel, into `state`, the state of filters `range`. Filters outside `range` are
-/// ignored.
+/// Copies parameters of filters `of`, as they travel, into `state`, the state of filters `range`. Filters outside
+/// `range` are ignored.
 void put_weights(FilterRange of, std::span<const float> values, FilterRange range, ShardState& state);
 
-/// The gradients of stages for which NodePlan::joins_gradients() holds, in the form of Shard::gradients() for all filters of
-/// the node's tile.
+/// The gradients of stages for which NodePlan::joins_gradients() holds, in the form of Shard::gradients() for all
+/// filters of the node's tile.
 class WeightSums {
  public:
   /// All arguments must outlive the sums. `flights` has the values of sends that arrived.
@@ -25,11 +25,11 @@ class WeightSums {
 
   /// Takes the gradients of the node's own samples.
   void take_own(int stage, std::vector<Tensor> gradients) { own_[stage] = std::move(gradients); }
-  /// Adds the gradients of the holders in the order of the rows, never in the order of arrival. The owner rounds the sum as
-  /// it travels, so that it updates by the same sum as the other holders.
+  /// Adds the gradients of the holders in the order of the rows, never in the order of arrival. The owner rounds the
+  /// sum as it travels, so that it updates by the same sum as the other holders.
   void add_up(const Task& sum);
-  /// Takes the sum of gradients that the owner of some filters sends, of which all values have arrived. A master that only
-  /// passes it on has no tile.
+  /// Takes the sum of gradients that the owner of some filters sends, of which all values have arrived. A master that
+  /// only passes it on has no tile.
   void take_sum(int sent);
   /// The sums, of filters that the node owns and of those whose sum their owner sends it.
   const std::vector<Tensor>& of(int stage) const { return sums_.at(stage); }
@@ -39,7 +39,7 @@ class WeightSums {
  private:
   std::vector<Tensor>& sums(int stage);
   void add_part(const Task& sum, int part);
-  const Task& task(int index) const { return graph_.tasks[static_cast<std::size_t>(index)]; }
+  const Task& task(int index) const { return graph_.tasks[index]; }
 
   const NodePlan& plan_;
   const TaskGraph& graph_;  ///< of a training step

@@ -27,8 +27,8 @@ class DeviceTensor {
                              SampleRange samples);
   /// Fills the samples from NCHW floats; `values` has as many elements as the samples.
   virtual void write(SampleRange samples, std::span<const float> values) = 0;
-  /// Normalises pixels in NCHW order and fills the samples with the values. Returns false, and does nothing, where the device
-  /// does not normalise pixels; the caller then writes floats.
+  /// Normalises pixels in NCHW order and fills the samples with the values. Returns false, and does nothing, where the
+  /// device does not normalise pixels; the caller then writes floats.
   virtual bool write_pixels(SampleRange, std::span<const std::uint8_t>, const Normaliser&) { return false; }
   /// Converts the samples to NCHW floats; `values` has as many elements as the samples.
   virtual void read(SampleRange samples, std::span<float> values) const = 0;
@@ -52,8 +52,8 @@ struct ShardSpec {
   bool keep_input_gradient = true;
   /// Number of equal parts, in samples, in which forward and backward_input take the batch. It divides `batch`.
   int micro_batches = 1;
-  /// Where the shard computes only some samples of each micro-batch of a larger batch: the number of its first sample in
-  /// the micro-batch, and how many samples the micro-batch has. 0: it has those of the shard.
+  /// Where the shard computes only some samples of each micro-batch of a larger batch: the number of its first sample
+  /// in the micro-batch, and how many samples the micro-batch has. 0: it has those of the shard.
   int first_sample = 0;
   int whole_micro_batch = 0;
 
@@ -62,20 +62,20 @@ struct ShardSpec {
   /// Returns whether other shards have the rest of the batch over which the stage normalises, so that their statistics
   /// must be joined (Shard::moments).
   bool joins_statistics() const { return batch_norms(stage) > 0 && whole_micro_batch * micro_batches > batch; }
-  /// Returns the samples that the layers after the convolution compute when forward is given `samples`: the same samples,
-  /// or, where the stage waits for the batch, none before the last micro-batch and the whole batch with it.
+  /// Returns the samples that the layers after the convolution compute when forward is given `samples`: the same
+  /// samples, or, where the stage waits for the batch, none before the last micro-batch and the whole batch with it.
   SampleRange taken_by_layers(SampleRange samples) const {
     if (!waits_for_batch()) return samples;
     return samples.first + samples.count < batch ? SampleRange{samples.first, 0} : SampleRange{0, batch};
   }
-  /// Returns the samples of the output that become ready when forward is given `samples`: those of taken_by_layers(), or
-  /// none where normalise() makes them ready.
+  /// Returns the samples of the output that become ready when forward is given `samples`: those of taken_by_layers(),
+  /// or none where normalise() makes them ready.
   SampleRange ready_after_forward(SampleRange samples, const Pass& pass) const {
     return joins_statistics() && pass.training ? SampleRange{samples.first, 0} : taken_by_layers(samples);
   }
   /// Returns the samples of the output gradient that backward_input reads when it is given `samples`: the same samples;
-  /// where the stage waits for the batch, the whole batch with the first micro-batch and none afterwards; and none where
-  /// slopes() reads them.
+  /// where the stage waits for the batch, the whole batch with the first micro-batch and none afterwards; and none
+  /// where slopes() reads them.
   SampleRange read_by_backward(SampleRange samples) const {
     if (!waits_for_batch()) return samples;
     return samples.first > 0 || joins_statistics() ? SampleRange{samples.first, 0} : SampleRange{0, batch};
@@ -120,8 +120,8 @@ inline Origin origin_of(const ShardSpec& spec) {
 /// unless the stage waits for the batch. backward_filters takes the whole batch at once.
 ///
 /// Where spec().joins_statistics(), a training step also calls, for each batch norm of the stage that is not frozen, in
-/// their order, moments and normalise after the last forward; and, in the opposite order, slopes and take_slopes before the first
-/// backward_input. Between the two of a pair, the caller joins the numbers of all shards with these filters
+/// their order, moments and normalise after the last forward; and, in the opposite order, slopes and take_slopes before
+/// the first backward_input. Between the two of a pair, the caller joins the numbers of all shards with these filters
 /// (kernels/joint_statistics.hpp). Each shard then has the same statistics as one shard with the whole batch.
 class Shard {
  public:
@@ -137,8 +137,8 @@ class Shard {
   /// added_shapes(stage, batch, filters.count)[index]. The layers of both kinds are numbered together.
   virtual std::unique_ptr<DeviceTensor> make_added(std::size_t index) const = 0;
   /// Sets the maps that this layer takes in, in every forward from now on. Call it for each such layer before the first
-  /// forward; `maps` must outlive the shard, or the next call. After a forward in training, their samples stay unchanged
-  /// until the same samples have gone backward.
+  /// forward; `maps` must outlive the shard, or the next call. After a forward in training, their samples stay
+  /// unchanged until the same samples have gone backward.
   virtual void connect(std::size_t index, const DeviceTensor& maps) = 0;
   /// Returns the gradient of the loss with respect to the maps that this layer takes in, for the samples of the last
   /// backward_input, or for the whole batch with batch norm. The tensor belongs to the shard and is valid
@@ -160,9 +160,10 @@ class Shard {
   /// Computes, for the samples of one micro-batch, this shard's part of the gradient of the loss with respect to the
   /// input, from the gradient with respect to the last forward's output; the parts of all shards of a stage add up to
   /// the stage's input gradient. Returns null where the spec asked for no input gradient. The result belongs to the
-  /// shard; a sample is valid until its next backward_input where the spec keeps input gradients, and otherwise until any
-  /// shard of the device computes again. A stage with batch norm reads the gradient of the whole batch in the first
-  /// call, or in slopes(). backward_filters is a call of its own so that this result may travel while the filter gradient is computed.
+  /// shard; a sample is valid until its next backward_input where the spec keeps input gradients, and otherwise until
+  /// any shard of the device computes again. A stage with batch norm reads the gradient of the whole batch in the first
+  /// call, or in slopes(). backward_filters is a call of its own so that this result may travel while the filter
+  /// gradient is computed.
   virtual const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) = 0;
   /// Computes all micro-batches.
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient) {
@@ -183,24 +184,25 @@ class Shard {
   }
 
   // The functions below are for shards of which spec().joins_statistics().
-  /// moments returns the mean and the variance of each channel of the next batch norm's input, over the shard's samples.
-  /// normalise takes the moments over the samples of all shards, updates the running averages, and computes the layers up to
-  /// the next batch norm; after the last one the output, which it returns, is ready.
+  /// moments returns the mean and the variance of each channel of the next batch norm's input, over the shard's
+  /// samples. normalise takes the moments over the samples of all shards, updates the running averages, and computes
+  /// the layers up to the next batch norm; after the last one the output, which it returns, is ready.
   virtual std::vector<float> moments() = 0;
   virtual const DeviceTensor& normalise(std::span<const double> joint) = 0;
   /// slopes returns the slopes (kernels/joint_statistics.hpp) of the next batch norm, counted from the last, over the
   /// shard's samples. The first slopes after a forward computes the layers after the last batch norm backward from the
-  /// gradient with respect to the whole output. take_slopes takes the slopes over the samples of all shards, and computes
-  /// the batch norm and the layers before it backward. The gradients of the batch norm's parameters are the sums over the
-  /// shard's samples.
+  /// gradient with respect to the whole output. take_slopes takes the slopes over the samples of all shards, and
+  /// computes the batch norm and the layers before it backward. The gradients of the batch norm's parameters are the
+  /// sums over the shard's samples.
   virtual std::vector<float> slopes(const DeviceTensor& output_gradient) = 0;
   virtual void take_slopes(std::span<const double> joint) = 0;
 
-  /// Applies the gradients of the last backward, with the learning rate of each layer. Frozen parameters stay as they are.
+  /// Applies the gradients of the last backward, with the learning rate of each layer. Frozen parameters stay as they
+  /// are.
   virtual void update(const UpdateStep& step) = 0;
-  /// Returns whether all parameters and moments are finite, as far as the device has finished the updates: the call does
-  /// not wait, and after state() it covers all of them. After an update that left other values the answer stays false
-  /// until set_state().
+  /// Returns whether all parameters and moments are finite, as far as the device has finished the updates: the call
+  /// does not wait, and after state() it covers all of them. After an update that left other values the answer stays
+  /// false until set_state().
   virtual bool finite() const = 0;
 
   /// The parameters and the optimizer's moments for them; the shapes are those of zero_state(stage, filters.count).
@@ -209,12 +211,13 @@ class Shard {
   /// Returns the gradients of the last backward, one tensor for each parameter in the order and shapes of
   /// parameters_of(stage, filters.count); the tensor of an untrained parameter is empty.
   virtual std::vector<Tensor> gradients() const = 0;
-  /// Replaces the gradients before the next update, in the form that gradients() returns: several shards may sum theirs.
+  /// Replaces the gradients before the next update, in the form that gradients() returns: several shards may sum
+  /// theirs.
   virtual void set_gradients(const std::vector<Tensor>& gradients) = 0;
 };
 
-/// Returns the gradients of the last backward in the form of a state without moments, in which the running averages are those
-/// after the last forward.
+/// Returns the gradients of the last backward in the form of a state without moments, in which the running averages are
+/// those after the last forward.
 ShardState gradient_state(const Shard& shard);
 
 /// Returns the sum of the squares of all gradients of the last backward.
@@ -230,8 +233,8 @@ struct DeviceInfo {
   double memory_factor = 1.0;  ///< bytes that shards really take per byte that shard_bytes in plan/profile.hpp counts
   /// Filters computed together (vector width); a shard costs as much as one with the next multiple of filters.
   int filter_block = 1;
-  /// Whether the driver says that all operations of an update are rounded correctly, denormals included. Only such a device
-  /// can update to the bits of UpdateStep; devices/same_bits.hpp looks whether it does.
+  /// Whether the driver says that all operations of an update are rounded correctly, denormals included. Only such a
+  /// device can update to the bits of UpdateStep; devices/same_bits.hpp looks whether it does.
   bool rounds_correctly = true;
   /// Whether the device computes nothing: it takes the time of computing and returns zeros (devices/paced_device.hpp).
   bool paced = false;

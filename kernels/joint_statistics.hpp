@@ -1,5 +1,5 @@
-// The statistics of a batch norm whose batch several shards share. Shards with the same filters and different samples are
-// the rows of a stage; each finds its own numbers, and all of them combine the numbers of all rows in the same way.
+// The statistics of a batch norm whose batch several shards share. Shards with the same filters and different samples
+// are the rows of a stage; each finds its own numbers, and all of them combine the numbers of all rows in the same way.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@
 
 namespace convoy {
 
-/// The numbers of one row for a batch norm of C channels, 2 C values. Moments are the C means, then the C variances (mean
-/// squares of the distances from the mean) of the norm's input. Slopes, with dy the gradient with respect to the norm's
-/// output and y' the normalised input before weight and bias, are the C sums of dy, then the C sums of dy * y'.
+/// The numbers of one row for a batch norm of C channels, 2 C values. Moments are the C means, then the C variances
+/// (mean squares of the distances from the mean) of the norm's input. Slopes, with dy the gradient with respect to the
+/// norm's output and y' the normalised input before weight and bias, are the C sums of dy, then the C sums of dy * y'.
 struct RowStatistics {
   int samples = 0;
   std::vector<float> values;
 };
 
-/// Returns the moments of all samples, added in double in the order of the rows by the formula of Chan, Golub and LeVeque
-/// (1979). NaN spreads.
+/// Returns the moments of all samples, added in double in the order of the rows by the formula of Chan, Golub and
+/// LeVeque (1979). NaN spreads.
 std::vector<double> join_moments(std::span<const RowStatistics> rows);
 /// Returns the slopes of all samples, added in double in the order of the rows.
 std::vector<double> join_slopes(std::span<const RowStatistics> rows);

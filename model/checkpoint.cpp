@@ -134,7 +134,8 @@ ModelState from_file(const std::string& name, const SafetensorsFile& file, const
   return model;
 }
 
-/// Takes the tensors of an outer step's velocity out of a checkpoint, with the names of the parameters that they belong to.
+/// Takes the tensors of an outer step's velocity out of a checkpoint, with the names of the parameters that they belong
+/// to.
 std::vector<NamedTensor> take_outer(SafetensorsFile& contents) {
   const auto first = std::stable_partition(contents.tensors.begin(), contents.tensors.end(),
                                            [](const NamedTensor& t) { return !t.name.ends_with(kOuter); });

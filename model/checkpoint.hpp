@@ -1,11 +1,11 @@
 // Stores a net's weights and a run's state in safetensors files.
 //
 // The tensors are named "<layer>.weight" and "<layer>.bias". A checkpoint also has the optimizer's moments, named
-// "<layer>.weight.velocity" and so on, and the velocity of an outer step as "<layer>.weight.outer". Convolution weights are (filters, channels, rows, columns), dense weights
-// (units, inputs), biases (filters) or (units).
+// "<layer>.weight.velocity" and so on, and the velocity of an outer step as "<layer>.weight.outer". Convolution weights
+// are (filters, channels, rows, columns), dense weights (units, inputs), biases (filters) or (units).
 //
-// Files that Convoy writes have checksums (model/checksums.hpp). A checkpoint must have them; weights of other programs need
-// not. No tensor with a value that is NaN or infinite is taken from any file.
+// Files that Convoy writes have checksums (model/checksums.hpp). A checkpoint must have them; weights of other programs
+// need not. No tensor with a value that is NaN or infinite is taken from any file.
 #pragma once
 
 #include <cstdint>
@@ -69,8 +69,8 @@ struct TrainingState {
 /// Writes the weights without the optimizer's moments, for tests, other programs and further training. The file is
 /// written whole or not at all.
 void write_weights(const std::string& file, const Cut& cut, const ModelState& model, const Net& net);
-/// The same for the weights at the end of a cycle of the schedule `snapshots`, with the numbers of the cycle and of the epoch, both
-/// from 1.
+/// The same for the weights at the end of a cycle of the schedule `snapshots`, with the numbers of the cycle and of the
+/// epoch, both from 1.
 void write_snapshot(const std::string& file, const Cut& cut, const ModelState& model, const Net& net, int cycle,
                     int epoch);
 /// Reads weights from a file of weights or a checkpoint. Throws Error naming the file and the tensor that is missing,
@@ -106,8 +106,9 @@ using Accept = std::function<void(const RunIdentity&)>;
 /// Whether the folder has a checkpoint.
 bool has_checkpoint(const std::string& folder);
 /// Reads the folder's last checkpoint. If the file is missing or damaged, has values that are not valid or a position
-/// outside the run, or if `accept` throws for it, reads the checkpoint before, sets `notice` to a sentence about it, and
-/// renames the file that cannot be used to checkpoint-damaged-NUMBER.safetensors. Throws Error if neither can be used.
+/// outside the run, or if `accept` throws for it, reads the checkpoint before, sets `notice` to a sentence about it,
+/// and renames the file that cannot be used to checkpoint-damaged-NUMBER.safetensors. Throws Error if neither can be
+/// used.
 TrainingState read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice,
                               const Accept& accept = {});
 

@@ -1,10 +1,10 @@
 // Checksums in safetensors files, by which damage is found when a file is read.
 //
 // Convoy's files have them in __metadata__, where other programs pass over them, as XXH3 of 64 bits in 16 hexadecimal
-// digits: "xxh3_64:NAME" is that of the bytes of tensor NAME, and "xxh3_64" that of the header. The header's checksum is
-// over its contents, and not over its text, so that it holds after another program has written the same contents in another
-// way: for each other entry of the metadata, in the order of their keys, and then for each tensor, in the order of their
-// names, the bytes of
+// digits: "xxh3_64:NAME" is that of the bytes of tensor NAME, and "xxh3_64" that of the header. The header's checksum
+// is over its contents, and not over its text, so that it holds after another program has written the same contents in
+// another way: for each other entry of the metadata, in the order of their keys, and then for each tensor, in the order
+// of their names, the bytes of
 //     KEY-BYTES ":" KEY VALUE-BYTES ":" VALUE
 //     NAME-BYTES ":" NAME DTYPE " " DIMS " " BEGIN " " END "\n"
 // where numbers are decimal and DIMS are separated by commas.

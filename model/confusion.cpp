@@ -14,11 +14,11 @@ void Confusion::add(const Tensor& outputs, const std::vector<int>& labels, int c
   for (int n = 0; n < count; ++n) {
     const auto row = outputs.sample(n);
     invariant(row.size() == images_.size(), "an output for each class");
-    const int label = labels[static_cast<std::size_t>(n)];
+    const int label = labels[n];
     const int answer = index_of_largest<float>(row);
-    ++images_[static_cast<std::size_t>(label)];
+    ++images_[label];
     if (answer < 0) continue;
-    ++answers_[static_cast<std::size_t>(answer)];
+    ++answers_[answer];
     ++counts_[{label, answer}];
   }
 }

@@ -27,9 +27,9 @@ class Confusion {
   int classes() const { return static_cast<int>(images_.size()); }
   long count(int label, int answer) const;
   /// Images of a class.
-  long images(int label) const { return images_[static_cast<std::size_t>(label)]; }
+  long images(int label) const { return images_[label]; }
   /// Images of any class that were taken for this one.
-  long answers(int answer) const { return answers_[static_cast<std::size_t>(answer)]; }
+  long answers(int answer) const { return answers_[answer]; }
   /// The most frequent first; of equally frequent ones the lowest classes first.
   std::vector<Mistake> mistakes() const;
 

@@ -10,8 +10,8 @@
 namespace convoy {
 namespace {
 
-/// The values lie on the host (host_), on the device (shard_), or, where nobody has changed them since they were copied, on
-/// both.
+/// The values lie on the host (host_), on the device (shard_), or, where nobody has changed them since they were
+/// copied, on both.
 class DeviceDense : public DenseLayer<float> {
  public:
   DeviceDense(const DenseSpec& spec, Device& device, std::function<void(const std::string&)> notice)

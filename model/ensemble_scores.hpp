@@ -11,8 +11,8 @@ namespace convoy {
 /// Returns the softmax of outputs / temperature. The sum of the result is 1 up to rounding.
 std::vector<float> softmax_of(std::span<const float> outputs, double temperature = 1.0);
 
-/// Scores of many images, to which the outputs of one member after another are added. The same outputs in the same order give the
-/// same bits.
+/// Scores of many images, to which the outputs of one member after another are added. The same outputs in the same
+/// order give the same bits.
 class EnsembleScores {
  public:
   /// All scores are 0.
@@ -32,8 +32,8 @@ class EnsembleScores {
   std::vector<float> scores_;  ///< (image, class)
 };
 
-/// The cross-entropy of an ensemble whose members end with a softmax, for an image of the class `label`, from its scores. The
-/// scores of votes are no probabilities, and have none.
+/// The cross-entropy of an ensemble whose members end with a softmax, for an image of the class `label`, from its
+/// scores. The scores of votes are no probabilities, and have none.
 double loss_of_scores(Combination how, std::span<const float> scores, int label);
 
 }  // namespace convoy

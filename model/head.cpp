@@ -149,7 +149,7 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samp
       std::ranges::fill(y, T{0});
       return;
     }
-    dense_[static_cast<std::size_t>(step.dense)]->forward(x, y, pass, samples);
+    dense_[step.dense]->forward(x, y, pass, samples);
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     activate(*activation, x.data(), y.data(), x.size());
   } else {
@@ -198,13 +198,13 @@ BatchLoss Head<T>::loss(const Labels& labels, int count, SampleRange samples) {
   const double other_share = labels.mixed() ? share_of(std::span(labels.others).first(counted)) : 1.0;
   std::vector<T> other(labels.mixed() ? static_cast<std::size_t>(outputs.shape().sample_size()) : 0);
   for (int n = samples.first; n < std::min(count, samples.first + samples.count); ++n) {
-    const int label = labels.classes[static_cast<std::size_t>(n)];
+    const int label = labels.classes[n];
     const auto row = outputs.sample(n);
     const auto slope_row = gradient.sample(n);
     double hard = loss_by(label, share, row, slope_row);
     if (labels.mixed()) {
       const double less = 1.0 - labels.share;
-      hard = labels.share * hard + less * loss_by(labels.others[static_cast<std::size_t>(n)], other_share, row, other);
+      hard = labels.share * hard + less * loss_by(labels.others[n], other_share, row, other);
       for (std::size_t c = 0; c < other.size(); ++c)
         slope_row[c] = static_cast<T>(labels.share) * slope_row[c] + static_cast<T>(less) * other[c];
     }
@@ -232,7 +232,7 @@ void Head<T>::backward_step(std::size_t index, SampleRange samples) {
       std::ranges::fill(dx, T{0});
       return;
     }
-    dense_[static_cast<std::size_t>(step.dense)]->backward(dy, dx, samples);
+    dense_[step.dense]->backward(dy, dx, samples);
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     const std::span<const T> x = rows_of(value(index), samples);
     const std::span<const T> y = rows_of(std::as_const(outputs_[index]), samples);
@@ -248,7 +248,7 @@ void Head<T>::backward_weights() {
   if (!computes_) return;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].dense < 0) continue;
-    dense_[static_cast<std::size_t>(steps_[i].dense)]->backward_weights(value(i).span(), slopes_[i + 1].span());
+    dense_[steps_[i].dense]->backward_weights(value(i).span(), slopes_[i + 1].span());
   }
 }
 

@@ -23,9 +23,9 @@ struct BatchLoss {
 template <class T>
 int index_of_largest(std::span<const T> outputs);
 
-/// A head. Its dense layers are computed by the host or by a device (DenseLayer), and all other layers by the host. T is
-/// float in training and double in gradient checks. A batch may pass through in parts: each part goes through forward,
-/// loss and backward before the next part.
+/// A head. Its dense layers are computed by the host or by a device (DenseLayer), and all other layers by the host. T
+/// is float in training and double in gradient checks. A batch may pass through in parts: each part goes through
+/// forward, loss and backward before the next part.
 template <class T>
 class Head {
  public:
@@ -44,9 +44,9 @@ class Head {
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass, SampleRange samples);
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass) { return forward(maps, pass, all()); }
   /// Returns the unweighted loss of the last forward's outputs, over those of `samples` that are among the first
-  /// `count` of the batch. Prepares for backward the gradient of the mean over `count` samples. There must be at least `count`
-  /// labels. With a teacher's probabilities the loss is taught_loss(), in which softmax_cross_entropy is the hard loss. An
-  /// output counts as correct where it is that of Labels::classes, of mixed images, too.
+  /// `count` of the batch. Prepares for backward the gradient of the mean over `count` samples. There must be at least
+  /// `count` labels. With a teacher's probabilities the loss is taught_loss(), in which softmax_cross_entropy is the
+  /// hard loss. An output counts as correct where it is that of Labels::classes, of mixed images, too.
   BatchLoss loss(const Labels& labels, int count, SampleRange samples);
   BatchLoss loss(const Labels& labels, int count) { return loss(labels, count, all()); }
   /// Returns the gradient of the mean loss, times the loss's weight, by the maps, in the maps' shape; `samples` of it
@@ -57,8 +57,8 @@ class Head {
   void backward_weights();
   /// One step of the optimizer on all weights and biases.
   void update(const UpdateStep& step);
-  /// The first dense layer that an update left with values that are not finite; empty if none is known. Updates by a device are
-  /// known when it has done them, and after state().
+  /// The first dense layer that an update left with values that are not finite; empty if none is known. Updates by a
+  /// device are known when it has done them, and after state().
   std::string broken() const;
   /// The sum of squares of all gradients by weights and biases. Those of frozen layers count as 0.
   double gradient_squares() const;
@@ -86,10 +86,11 @@ class Head {
   void add_step(const Layer& layer, int& features, const MakeDense<T>& make);
   /// The input of step `index`; for the index after the last step, the input of the loss.
   const BasicTensor<T>& value(std::size_t index) const { return index == 0 ? *maps_ : outputs_[index - 1]; }
-  /// Returns the factor of the losses of samples of these classes, where classes have weights: their number divided by the sum
-  /// of their weights.
+  /// Returns the factor of the losses of samples of these classes, where classes have weights: their number divided by
+  /// the sum of their weights.
   double share_of(std::span<const int> classes) const;
-  /// Returns the loss of one sample by its label, times `share`; `gradient` receives the gradient by the outputs in `row`.
+  /// Returns the loss of one sample by its label, times `share`; `gradient` receives the gradient by the outputs in
+  /// `row`.
   double loss_by(int label, double share, std::span<const T> row, std::span<T> gradient) const;
   void forward_step(std::size_t index, const Pass& pass, SampleRange samples);
   void backward_step(std::size_t index, SampleRange samples);

@@ -16,7 +16,7 @@ Heads::Heads(const Cut& cut, int batch, const HeadPlace& place)
   const std::vector<int> outputs = outputs_of(cut.trunk);
   const std::vector<bool> needed = needed_gradients(cut.trunk);
   for (const CutHead& head : cut.heads) {
-    const bool input_gradient = !cut.trunk.empty() && needed[static_cast<std::size_t>(outputs[heads_.size()])];
+    const bool input_gradient = !cut.trunk.empty() && needed[outputs[heads_.size()]];
     heads_.emplace_back(head, cut.moments, batch, input_gradient, dense_at(place));
     if (pace_) heads_.back().stop_computing();
   }

@@ -58,13 +58,14 @@ class Heads {
   void backward_weights();
   /// One step of the optimizer on all weights and biases.
   void update(const UpdateStep& step);
-  /// The first dense layer that an update left with values that are not finite; empty if none is known. See Head::broken().
+  /// The first dense layer that an update left with values that are not finite; empty if none is known. See
+  /// Head::broken().
   std::string broken() const;
   /// The sum of squares of all gradients by weights and biases.
   double gradient_squares() const;
 
-  /// The gradients of all dense layers, head by head, in the form of states without moments. Frozen layers have their weights
-  /// there.
+  /// The gradients of all dense layers, head by head, in the form of states without moments. Frozen layers have their
+  /// weights there.
   std::vector<DenseState<float>> gradients() const;
   /// The states of all dense layers, head by head.
   std::vector<DenseState<float>> states() const;

@@ -10,8 +10,8 @@ namespace {
 /// The first of the random streams for initial weights. Each layer with weights has a stream of its own, in order.
 constexpr std::uint64_t kWeightStream = std::uint64_t{1} << 32;
 
-/// Draws the weights of one layer. `window` is the number of elements in a filter's window, or 1 for a dense layer. Of the
-/// inputs under a filter, `share` are not always 0.
+/// Draws the weights of one layer. `window` is the number of elements in a filter's window, or 1 for a dense layer. Of
+/// the inputs under a filter, `share` are not always 0.
 void draw(Tensor& weights, const Initialisation& init, bool before_relu, int window, Random random,
           double share = 1.0) {
   using Kind = Initialisation::Kind;
@@ -52,11 +52,12 @@ bool first_activation_is_relu(const Stage& stage) {
   return false;
 }
 
-/// Returns the share of the inputs under a filter that are not the zeros of spread maps, as a transposed convolution has them.
+/// Returns the share of the inputs under a filter that are not the zeros of spread maps, as a transposed convolution
+/// has them.
 double share_of_inputs(const std::vector<Stage>& trunk, std::size_t stage) {
   const Source source = reads_of(trunk, stage)[0][0];
   if (source.stage < 0) return 1.0;
-  const Stage& from = trunk[static_cast<std::size_t>(source.stage)];
+  const Stage& from = trunk[source.stage];
   const Resizing& by = from.resizing;
   const bool spread = from.kind == StageKind::resize && by.mode == Resizing::Mode::spread;
   return spread ? 1.0 / (by.rows.step * by.columns.step) : 1.0;

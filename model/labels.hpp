@@ -18,8 +18,8 @@ struct Labels {
   Labels(std::initializer_list<int> of_images) : classes(of_images) {}
 
   std::vector<int> classes;  ///< one for each image
-  /// For each image of a mixed batch, the class of the image mixed in. The loss is `share` times the loss by `classes`, plus
-  /// 1 - `share` times the loss by `others` (Zhang et al., mixup, ICLR 2018). Empty if no images are mixed.
+  /// For each image of a mixed batch, the class of the image mixed in. The loss is `share` times the loss by `classes`,
+  /// plus 1 - `share` times the loss by `others` (Zhang et al., mixup, ICLR 2018). Empty if no images are mixed.
   std::vector<int> others;
   double share = 1.0;
   Tensor soft;  ///< (batch, classes): the teacher's probabilities at the temperature; empty without a teacher

@@ -28,9 +28,9 @@ struct WeightFile {
   const SafetensorsFile& contents;
 };
 
-/// Returns the end of an error, which says how to train on from the layers of a file that fit the net: a command that leaves
-/// out all layers that do not fit, in addition to `except`. Returns an empty text where no layer fits, or so few that the
-/// command would be of no use.
+/// Returns the end of an error, which says how to train on from the layers of a file that fit the net: a command that
+/// leaves out all layers that do not fit, in addition to `except`. Returns an empty text where no layer fits, or so few
+/// that the command would be of no use.
 std::string way_without_misfits(const WeightFile& file, const std::vector<TensorView>& net,
                                 const std::vector<std::string>& except);
 

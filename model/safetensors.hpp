@@ -39,15 +39,15 @@ struct TensorView {
   std::span<const float> values;
 };
 
-/// Writes a file of fp32 tensors with checksums (model/checksums.hpp) under a temporary name, syncs and renames it, so that
-/// the file is there whole or not at all. Throws Error naming the file.
+/// Writes a file of fp32 tensors with checksums (model/checksums.hpp) under a temporary name, syncs and renames it, so
+/// that the file is there whole or not at all. Throws Error naming the file.
 void write_safetensors(const std::string& file, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata);
 void write_safetensors(const std::string& file, const SafetensorsFile& contents);
 
 /// Reads tensors of F32, F16 and BF16 and converts them to float. The counters of PyTorch's batch norms are left out.
-/// Throws Error naming the file and the tensor if the file is not well formed, or has checksums that are not those of its
-/// contents.
+/// Throws Error naming the file and the tensor if the file is not well formed, or has checksums that are not those of
+/// its contents.
 SafetensorsFile read_safetensors(const std::string& file);
 /// Parses a file in memory. `file` is the name that errors give.
 SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const std::string& file);

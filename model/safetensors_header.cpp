@@ -18,8 +18,8 @@ constexpr const char* kMetadata = "__metadata__";
 constexpr std::size_t kMostExtents = 8;
 constexpr std::size_t kShown = 120;  ///< bytes of a foreign text that an error shows
 
-/// Takes the parser's events one by one, so that no tree is built of a foreign file: a tree may be as deep as the file is
-/// long, and the tree of a list of numbers takes many times the bytes of its text.
+/// Takes the parser's events one by one, so that no tree is built of a foreign file: a tree may be as deep as the file
+/// is long, and the tree of a list of numbers takes many times the bytes of its text.
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(const std::string& file) : file_(file) {}

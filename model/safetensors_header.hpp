@@ -1,5 +1,5 @@
-// The JSON header of a safetensors file. Whatever a file claims, reading its header takes time and memory in proportion to
-// the header's length.
+// The JSON header of a safetensors file. Whatever a file claims, reading its header takes time and memory in proportion
+// to the header's length.
 #pragma once
 
 #include <cstdint>

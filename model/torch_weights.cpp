@@ -42,15 +42,15 @@ std::vector<std::int64_t> dims_in(const WeightOrder& order) {
   return {std::int64_t{order.groups} * order.first, order.second, order.rows, order.columns};
 }
 
-/// The extents without those of 1 at their end, which say nothing about the order of the values: a dense layer of each pixel is
-/// a convolution of 1x1, and factors of channels are a depthwise one.
+/// The extents without those of 1 at their end, which say nothing about the order of the values: a dense layer of each
+/// pixel is a convolution of 1x1, and factors of channels are a depthwise one.
 std::vector<std::int64_t> without_ones(std::vector<std::int64_t> dims) {
   while (!dims.empty() && dims.back() == 1) dims.pop_back();
   return dims;
 }
 
-/// Returns the tensor with a layer's values: the tensor `part` of the module or, for weights, a parameter whose name is the
-/// module's. Returns null if neither exists.
+/// Returns the tensor with a layer's values: the tensor `part` of the module or, for weights, a parameter whose name is
+/// the module's. Returns null if neither exists.
 const NamedTensor* tensor_for(const TensorsByName& by_name, const std::string& module, const std::string& part) {
   const NamedTensor* found = by_name.find(module + part);
   return found == nullptr && part == ".weight" ? by_name.find(module) : found;

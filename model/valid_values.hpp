@@ -6,8 +6,8 @@
 
 namespace convoy {
 
-/// Throws Error naming `file` and the tensor if a value is NaN or infinite, or if a variance (".running_var") or a mean of
-/// squares (".squares") is negative.
+/// Throws Error naming `file` and the tensor if a value is NaN or infinite, or if a variance (".running_var") or a mean
+/// of squares (".squares") is negative.
 void require_valid(const std::string& file, const std::string& tensor, std::span<const float> values);
 
 }  // namespace convoy

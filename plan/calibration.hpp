@@ -21,8 +21,8 @@ struct Calibration {
 std::string to_json(const Calibration& calibration);
 /// Reads a calibration of any net. Throws Error naming `file` and the field.
 Calibration calibration_from_json(const std::string& text, const std::string& file);
-/// Reads a calibration of this net. Throws Error naming `file` and the field, also if the calibration is for another net
-/// or batch.
+/// Reads a calibration of this net. Throws Error naming `file` and the field, also if the calibration is for another
+/// net or batch.
 Calibration calibration_from_json(const std::string& text, const std::string& file, const std::vector<Stage>& trunk,
                                   int batch);
 

@@ -25,8 +25,8 @@ constexpr double kUntried = std::numeric_limits<double>::infinity();  // cost be
 /// Families that are simulated at once. The number is the same on all machines, so that all choose the same plan.
 constexpr std::size_t kAtOnce = 2;
 constexpr int kMostThreads = 16;
-/// Of so few members, smaller teams and both kinds of cuts are simulated even where they cannot be faster, so that people see what
-/// a machine or a cut is worth. With more members, each such simulation takes long.
+/// Of so few members, smaller teams and both kinds of cuts are simulated even where they cannot be faster, so that
+/// people see what a machine or a cut is worth. With more members, each such simulation takes long.
 constexpr std::size_t kFewMembers = 8;
 /// Below so many tiles, threads would take longer to start than the planning.
 constexpr std::size_t kTilesForThreads = 200;
@@ -125,8 +125,8 @@ class Chooser {
            (rate > 0.0 ? bytes / rate : 0.0);
   }
 
-  /// Returns the seconds that the trunk would take if a team's members shared each stage to perfection and nothing travelled;
-  /// 0 for other objectives than time.
+  /// Returns the seconds that the trunk would take if a team's members shared each stage to perfection and nothing
+  /// travelled; 0 for other objectives than time.
   double least_of(const Team& team) const {
     if (wishes_.objective != Objective::time) return 0.0;
     double seconds = 0.0;
@@ -215,9 +215,9 @@ class Chooser {
   bool hopeless(const Bound& bound) const { return bound.cost > least_ / kWorthwhile; }
 
   /// Tries the families whose busiest processor or card allows the best step first, and leaves out those that cannot be
-  /// better than the best plan so far. The first is always tried, and with all members one of filters and one of samples
-  /// is at least listed. Of smaller teams the maps alone decide at first, which takes much less time. Returns the simplest plan of
-  /// which no other is much better.
+  /// better than the best plan so far. The first is always tried, and with all members one of filters and one of
+  /// samples is at least listed. Of smaller teams the maps alone decide at first, which takes much less time. Returns
+  /// the simplest plan of which no other is much better.
   std::optional<Tried> try_families(const Team& team) {
     const std::optional<Plan> shared = shares(team);
     if (!shared) return std::nullopt;
@@ -269,8 +269,8 @@ class Chooser {
     return best;
   }
 
-  /// Returns the seconds in which the members' cards receive the maps of others for a forward pass; 0 for other objectives
-  /// than time.
+  /// Returns the seconds in which the members' cards receive the maps of others for a forward pass; 0 for other
+  /// objectives than time.
   Bound bound_of_maps(const Plan& plan) const {
     if (wishes_.objective != Objective::time) return {};
     const ClusterModel cluster = measured_cluster(plan, trunk_, members_, master_);

@@ -1,5 +1,5 @@
-// The choice among plans: the plan whose simulated step is the shortest, or takes the least energy, on the machines as they
-// were timed.
+// The choice among plans: the plan whose simulated step is the shortest, or takes the least energy, on the machines as
+// they were timed.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace convoy {
 
-/// A plan that is less simple must cost at most this part of a simpler one, and a plan with fewer members at most this part of
-/// one with more.
+/// A plan that is less simple must cost at most this part of a simpler one, and a plan with fewer members at most this
+/// part of one with more.
 constexpr double kWorthwhile = 0.99;
 constexpr double kWorthLeavingOut = 0.95;
 
@@ -44,18 +44,19 @@ struct Choice {
 };
 
 /// Returns the simulator's model of the members as they were timed. `members` are the plan's; transfers over unmeasured
-/// links cost nothing. With the plan's `graph`, the model counts the copies of maps, to and from the host and on the device.
+/// links cost nothing. With the plan's `graph`, the model counts the copies of maps, to and from the host and on the
+/// device.
 ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
                               const std::vector<MemberProfile>& members, const MasterProfile& master,
                               const TaskGraph* graph = nullptr);
 
 /// Chooses among shares by speed within memory (make_plan) for all members and for only the fastest of them, star and
 /// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none.
-/// Leaves out plans whose busiest processor or card alone makes them worse than the best plan. For other objectives than
-/// time, the members that take the fewest joules for their work are tried, too. If the user wants a cut along samples
-/// but no two members can share them, members share filters. The last member may be the master.
-/// Throws Error with the sizes if the net does not fit, and Error with the names of the machines whose power is not known
-/// if the objective needs it.
+/// Leaves out plans whose busiest processor or card alone makes them worse than the best plan. For other objectives
+/// than time, the members that take the fewest joules for their work are tried, too. If the user wants a cut along
+/// samples but no two members can share them, members share filters. The last member may be the master. Throws Error
+/// with the sizes if the net does not fit, and Error with the names of the machines whose power is not known if the
+/// objective needs it.
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master);
 

@@ -1,5 +1,5 @@
-// Formulas that estimate, before a run, how long data-parallel training with a parameter server takes (Slampa, "Estimating the
-// speedup of parallel training of neural networks", Brno University of Technology, 2017).
+// Formulas that estimate, before a run, how long data-parallel training with a parameter server takes (Slampa,
+// "Estimating the speedup of parallel training of neural networks", Brno University of Technology, 2017).
 #pragma once
 
 #include <array>
@@ -47,15 +47,15 @@ struct Bounds {
   double mean() const { return 0.5 * (best + worst); }
 };
 
-/// Returns the seconds of a training by the formulas. With N workers, D batches, c seconds for a transfer and g for a gradient,
-/// an iteration of a synchronous scheme takes
+/// Returns the seconds of a training by the formulas. With N workers, D batches, c seconds for a transfer and g for a
+/// gradient, an iteration of a synchronous scheme takes
 ///   central server      best (N + 1) c + g, worst 2 N c + g
 ///   distributed server  2 c (N - 1) / N + g
 /// A training with join has D / N iterations. One with split has D, and g becomes g / N. An asynchronous training takes
 ///   central server      best max((D + 1) c + g, (N - 1) c + (D / N) (2 c + g)), worst (D / N) (2 N c + g)
 ///   distributed server  (D / N) (2 c (N - 1) / N + g)
-/// With L local steps, which the source does not have, an iteration of join takes L g instead of g, and there are D / (N L) of
-/// them. D / N is not rounded. For a distributed server, best and worst are equal.
+/// With L local steps, which the source does not have, an iteration of join takes L g instead of g, and there are D /
+/// (N L) of them. D / N is not rounded. For a distributed server, best and worst are equal.
 Bounds seconds_by_formula(const Setting& setting);
 
 }  // namespace convoy::estimate

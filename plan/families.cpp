@@ -20,7 +20,8 @@ Family family_of(Form form, const std::vector<int>& micro_batches) {
   return family;
 }
 
-/// Returns the families in which first stages are cut along samples: a quarter, a half, three quarters and all of the stages.
+/// Returns the families in which first stages are cut along samples: a quarter, a half, three quarters and all of the
+/// stages.
 std::vector<Family> families_by_samples(const std::vector<Stage>& trunk, const std::vector<int>& micro_batches,
                                         const Wishes& wishes) {
   const std::size_t most = trunk.size();

@@ -23,8 +23,8 @@ class GraphBuilder {
  private:
   using Key = std::tuple<int, int, int>;  // stage, micro-batch, node
 
-  const Stage& stage(int s) const { return trunk_[static_cast<std::size_t>(s)]; }
-  const StagePlan& plan_of(int s) const { return plan_.stages[static_cast<std::size_t>(s)]; }
+  const Stage& stage(int s) const { return trunk_[s]; }
+  const StagePlan& plan_of(int s) const { return plan_.stages[s]; }
   std::vector<Tile> tiles(int s) const { return tiles_of(plan_of(s)); }
   bool replicated(int s) const { return plan_of(s).replicated; }
   bool everywhere(int s) const { return convoy::everywhere(plan_of(s)); }
@@ -90,7 +90,8 @@ class GraphBuilder {
   std::map<Key, int> part_;       ///< the last task at the node that adds to its part
   std::map<Key, int> gradients_;  ///< the task after which a node has the gradient of its own filters' maps
   std::map<std::pair<int, int>, std::vector<int>> backward_tasks_;
-  /// The sends of weights and their gradients to the master of a star: by sender, cargo, stage, first filter and filters.
+  /// The sends of weights and their gradients to the master of a star: by sender, cargo, stage, first filter and
+  /// filters.
   std::map<std::tuple<int, int, int, int, int>, int> at_master_;
   /// By stage and owner, the tasks after which the owner has each part of its filters' gradients, in the order of rows.
   std::map<std::pair<int, int>, std::vector<int>> filter_parts_;

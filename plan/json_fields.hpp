@@ -1,5 +1,5 @@
-// JSON files from outside the program: their syntax and bounds-checked numbers. This header includes nlohmann/json.hpp and is
-// for sources, not for other headers.
+// JSON files from outside the program: their syntax and bounds-checked numbers. This header includes nlohmann/json.hpp
+// and is for sources, not for other headers.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace convoy {
 
-/// Parses the JSON of a file. Throws Error where it is nested deeper than any file of Convoy, and where a field comes twice,
-/// and the library's exception (fault_of) where it is not JSON. The library's type that keeps the order of fields must not
-/// take foreign files: it compares each field with all others.
+/// Parses the JSON of a file. Throws Error where it is nested deeper than any file of Convoy, and where a field comes
+/// twice, and the library's exception (fault_of) where it is not JSON. The library's type that keeps the order of
+/// fields must not take foreign files: it compares each field with all others.
 inline nlohmann::json parse_json(const std::string& text) {
   constexpr int kDeepest = 16;
   std::vector<std::set<std::string>> open;

@@ -25,9 +25,9 @@ class Links {
   /// Appends the tasks of the sends that have ended, and begins the sends behind them.
   void take_ended(double now, std::vector<int>& tasks);
   /// Returns whether a node sends or receives bytes of a task from `late` on.
-  bool moves_late(int node) const { return late_[static_cast<std::size_t>(node)] > 0; }
+  bool moves_late(int node) const { return late_[node] > 0; }
   /// Bytes per second that a node sends, and receives.
-  double out(int node) const { return rates_[static_cast<std::size_t>(node)]; }
+  double out(int node) const { return rates_[node]; }
   double in(int node) const { return rates_[nodes_ + static_cast<std::size_t>(node)]; }
 
  private:

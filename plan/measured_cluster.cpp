@@ -20,9 +20,7 @@ class Copies {
   }
 
   /// Whether the task is a sum of gradients that stays on the device, where the readers' tasks add it up.
-  bool stays(const Task& task) const {
-    return task.kind == TaskKind::sum && residence(task).gradients[static_cast<std::size_t>(task.stage)];
-  }
+  bool stays(const Task& task) const { return task.kind == TaskKind::sum && residence(task).gradients[task.stage]; }
 
   /// Returns the bytes that the copies of a task read and write.
   double bytes(const Task& task) const {
@@ -36,15 +34,15 @@ class Copies {
     for (const Read& read : reads_for(trunk_, s, task.filters)) {
       if (read.stage == Source::kZeros || (!forward && read.stage < 0)) continue;
       // What stays is copied on the device where it is joined with other maps, or added to other gradients.
-      const bool passes = forward ? here.inputs[s][read.number] && sources[read.number].size() == 1
-                                  : here.sole_reader[static_cast<std::size_t>(read.stage)] >= 0;
+      const bool passes =
+          forward ? here.inputs[s][read.number] && sources[read.number].size() == 1 : here.sole_reader[read.stage] >= 0;
       if (!passes) values += values_of(read.stage, task.samples.count, read.channels.count);
     }
     return 2.0 * sizeof(float) * values;
   }
 
  private:
-  const Residence& residence(const Task& task) const { return residences_[static_cast<std::size_t>(task.node)]; }
+  const Residence& residence(const Task& task) const { return residences_[task.node]; }
   double values_of(int stage, int samples, int channels) const {
     return static_cast<double>(maps_shape(trunk_, stage, samples, channels).size());
   }

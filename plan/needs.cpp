@@ -19,7 +19,7 @@ class Finder {
   Needs find(const std::vector<int>& outputs, int master) {
     const SampleRange all{0, micro_batch_size(plan_)};
     for (const int output : outputs) {
-      needs_.read[output][master] = {{0, trunk_[static_cast<std::size_t>(output)].conv.filters}, all};
+      needs_.read[output][master] = {{0, trunk_[output].conv.filters}, all};
     }
     const auto stages = static_cast<int>(trunk_.size());
     for (int s = stages - 1; s >= 0; --s) {

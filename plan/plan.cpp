@@ -250,8 +250,8 @@ bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage) {
   const Stage& made = trunk[stage];
   const std::vector<int> outputs = outputs_of(trunk);
   if (has_parameters(made) || std::ranges::find(outputs, static_cast<int>(stage)) != outputs.end()) return false;
-  // Who computes a part of a group norm's channels, or of what a depthwise convolution reads, needs no more than about the
-  // same channels of what comes before it.
+  // Who computes a part of a group norm's channels, or of what a depthwise convolution reads, needs no more than about
+  // the same channels of what comes before it.
   if (made.kind == StageKind::group_norm || only_depthwise_read(trunk, stage)) return false;
   const auto read_whole_by = [&](std::size_t reader, const Source& source) {
     if (reader == stage || trunk[reader].kind != StageKind::convolution) return false;
@@ -291,7 +291,7 @@ std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& pl
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (const Tile& tile : tiles_of(plan.stages[s])) {
       const double work = conv_flops(stages[s], tile.samples.count, tile.filters.count);
-      flops[static_cast<std::size_t>(tile.member)] += work;
+      flops[tile.member] += work;
       sum += work;
     }
   }

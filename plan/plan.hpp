@@ -35,16 +35,16 @@ struct Tile {
   bool operator==(const Tile&) const = default;
 };
 
-/// The members that compute one stage. A stage with one row is cut along filters. A stage with several rows is cut along
-/// samples, and along filters too where rows have several shards. A member has at most one shard in all rows.
+/// The members that compute one stage. A stage with one row is cut along filters. A stage with several rows is cut
+/// along samples, and along filters too where rows have several shards. A member has at most one shard in all rows.
 struct StagePlan {
-  /// Rows cover all samples of a micro-batch in ascending order, without gaps. A stage without rows is computed by every
-  /// member that reads its maps.
+  /// Rows cover all samples of a micro-batch in ascending order, without gaps. A stage without rows is computed by
+  /// every member that reads its maps.
   std::vector<Row> rows;
   /// Where a stage with weights has several rows, several members hold the weights of a filter. One of them owns the
   /// filter: it adds up the gradients of all rows and sends the other holders the sum, by which each updates its own
-  /// weights (takes_sums). Owners cover all filters in ascending order. With one row, `owners` may be empty: each member
-  /// owns its shard.
+  /// weights (takes_sums). Owners cover all filters in ascending order. With one row, `owners` may be empty: each
+  /// member owns its shard.
   std::vector<Assignment> owners;
   /// Every member that needs the stage's maps computes all of them itself instead of receiving them, which suits stages
   /// that are cheaper to compute than to send. The backward pass is still split by the shards, and after an update the
@@ -122,8 +122,8 @@ struct Plan {
   NumberType wire = NumberType::fp32;
   int micro_batches = 1;  ///< equal parts of the batch; one may travel while the next is computed
   bool relayed = false;   ///< the master sends images to the first slave, which passes them to the second, and so on
-  /// Members, ascending, whose devices do not update weights to the same bits as others (devices/same_bits.hpp). They are
-  /// sent the owners' weights, and send others the weights of filters that they own.
+  /// Members, ascending, whose devices do not update weights to the same bits as others (devices/same_bits.hpp). They
+  /// are sent the owners' weights, and send others the weights of filters that they own.
   std::vector<int> unequal = {};
   bool operator==(const Plan&) const = default;
 };
@@ -150,9 +150,9 @@ void set_micro_batches(Plan& plan, int micro_batches);
 /// proportion to the speeds. Members without samples have no row.
 StagePlan rows_of(const Stage& stage, const std::vector<int>& samples, const std::vector<double>& speeds);
 
-/// Cuts the first `stages` stages along samples, in proportion to the members' speeds, and gives them owners in the same
-/// proportion. Stages that every member computes stay as they are. Returns false, and changes nothing, where one member
-/// would get all samples of a micro-batch.
+/// Cuts the first `stages` stages along samples, in proportion to the members' speeds, and gives them owners in the
+/// same proportion. Stages that every member computes stay as they are. Returns false, and changes nothing, where one
+/// member would get all samples of a micro-batch.
 bool cut_by_samples(Plan& plan, const std::vector<Stage>& trunk, std::size_t stages, std::vector<double> speeds);
 
 /// Sets the exchange and removes what it does not allow: replicated stages with weights, relayed images, micro-batches.
@@ -201,8 +201,8 @@ std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& pl
 /// Describes for people how maps travel and what is replicated: "ring, bf16, micro-batches of 16".
 std::string describe(const Plan& plan);
 
-/// Returns the JSON that a run writes to its plan.json, which --plan reads. A stage in an older file has "shards" instead of
-/// "rows": one row with all samples.
+/// Returns the JSON that a run writes to its plan.json, which --plan reads. A stage in an older file has "shards"
+/// instead of "rows": one row with all samples.
 std::string to_json(const Plan& plan);
 /// Reads a plan. Throws Error naming `file` and the field.
 Plan plan_from_json(const std::string& text, const std::string& file);

@@ -29,8 +29,8 @@ struct Timing {
 };
 
 /// Returns the timing of a machine of `gflops` GFLOP/s: each pass takes its floating-point operations over that speed,
-/// whatever its shape, and no update takes time. A stage without a convolution reads and writes its maps at `memory` bytes
-/// per second.
+/// whatever its shape, and no update takes time. A stage without a convolution reads and writes its maps at `memory`
+/// bytes per second.
 Timing timing_at(double gflops, double memory, const Stage& stage, int filters, int batch, bool input_gradient);
 
 /// The speed of a machine's network card, in bytes per second each way. A switch between two cards is assumed to be as

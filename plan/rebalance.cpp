@@ -22,8 +22,9 @@ double tile_seconds(const MemberProfile& member, const Plan& plan, std::size_t i
   return own.seconds();
 }
 
-/// Returns the sum over all stages of the slowest member's time. Members do not wait for one another between stages that are
-/// cut along samples alone, so the slowest member of these stages is the one that all of them together take longest.
+/// Returns the sum over all stages of the slowest member's time. Members do not wait for one another between stages
+/// that are cut along samples alone, so the slowest member of these stages is the one that all of them together take
+/// longest.
 double slowest_seconds(const Plan& plan, const std::vector<MemberProfile>& profiles) {
   double sum = 0.0;
   std::vector<double> in_rows(profiles.size(), 0.0);
@@ -42,9 +43,9 @@ double slowest_seconds(const Plan& plan, const std::vector<MemberProfile>& profi
   return sum + (in_rows.empty() ? 0.0 : *std::ranges::max_element(in_rows));
 }
 
-/// Cuts the stages that are cut along samples alone anew, all in the same rows, in proportion to the speeds of the members
-/// that have rows. Each member with a row keeps a sample at least, so that the member's speed is still known. The function leaves
-/// the rows unchanged where the members of the rows differ between stages.
+/// Cuts the stages that are cut along samples alone anew, all in the same rows, in proportion to the speeds of the
+/// members that have rows. Each member with a row keeps a sample at least, so that the member's speed is still known.
+/// The function leaves the rows unchanged where the members of the rows differ between stages.
 void move_rows(Plan& plan, const std::vector<Stage>& trunk, const std::vector<MemberProfile>& profiles) {
   std::vector<std::size_t> stages;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -65,7 +66,7 @@ void move_rows(Plan& plan, const std::vector<Stage>& trunk, const std::vector<Me
   if (std::ranges::count_if(speeds, [](double speed) { return speed > 0.0; }) < static_cast<int>(first.size())) return;
   std::vector<int> samples = apportion(micro_batch_size(plan), speeds);
   for (const Row& row : first) {
-    int& own = samples[static_cast<std::size_t>(member_of(row))];
+    int& own = samples[member_of(row)];
     if (own > 0) continue;
     --*std::ranges::max_element(samples);
     own = 1;

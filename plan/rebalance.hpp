@@ -19,9 +19,9 @@ using MeasuredTimes = std::vector<std::vector<double>>;
 std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles, const Plan& plan,
                                      const MeasuredTimes& measured);
 
-/// Returns `plan` with new shares by these profiles among the members that have tiles in it: filters of stages that are cut
-/// along filters alone, and samples of stages that are cut along samples alone. Returns nothing unless the slowest members'
-/// times fall by more than the fraction `margin`.
+/// Returns `plan` with new shares by these profiles among the members that have tiles in it: filters of stages that are
+/// cut along filters alone, and samples of stages that are cut along samples alone. Returns nothing unless the slowest
+/// members' times fall by more than the fraction `margin`.
 std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan,
                                const std::vector<MemberProfile>& profiles, double margin);
 
@@ -32,19 +32,19 @@ struct Rebalancing {
   double margin = 0.05;                 ///< fraction of a step's time that a move must save
 };
 
-/// Sums up the computing times of the members in the steps of a plan, and finds plans that save more than the margin. Members
-/// may be in different steps, so that nobody needs to wait for the times of all.
+/// Sums up the computing times of the members in the steps of a plan, and finds plans that save more than the margin.
+/// Members may be in different steps, so that nobody needs to wait for the times of all.
 class Rebalancer {
  public:
   explicit Rebalancer(Rebalancing options) : options_(std::move(options)), steps_to_judge_(options_.first_steps) {}
 
   /// Drops all times and begins to measure this plan.
   void begin(const Plan& plan);
-  /// Takes the seconds that a member computed for each stage in its next training step. The first steps of a plan do not
-  /// count, because they compile kernels and fill caches.
+  /// Takes the seconds that a member computed for each stage in its next training step. The first steps of a plan do
+  /// not count, because they compile kernels and fill caches.
   void add(std::size_t member, const std::vector<double>& stages);
-  /// Returns a better plan if enough steps of every member with tiles have been counted since the last search, and there is
-  /// one.
+  /// Returns a better plan if enough steps of every member with tiles have been counted since the last search, and
+  /// there is one.
   std::optional<Plan> better(const std::vector<Stage>& trunk, const Plan& plan);
 
  private:

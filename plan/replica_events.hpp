@@ -88,17 +88,18 @@ int batches_of_iteration(const ReplicaRun& run, int workers);
 int units_of(const ReplicaRun& run, int workers);
 /// Returns how many gradients end an iteration, counted from 0.
 int gradients_of(const ReplicaRun& run, int workers, int iteration);
-/// Returns the number of micro-batches that a worker computes between two exchanges. The images of the next local step travel
-/// while it computes.
+/// Returns the number of micro-batches that a worker computes between two exchanges. The images of the next local step
+/// travel while it computes.
 int micro_batches_of(const Director& director, const ReplicaRun& run);
-/// Bounds the time that a simulation takes. Of asynchronous gradients, half are as many of each worker, because what happens
-/// repeats from round to round.
+/// Bounds the time that a simulation takes. Of asynchronous gradients, half are as many of each worker, because what
+/// happens repeats from round to round.
 int most_units(const Workers& workers, const ReplicaRun& run, std::size_t servers);
-/// Returns when a unit, counted from 1, has ended, where `ends` has the units that were simulated. Units beyond these go on at the
-/// pace of their second half.
+/// Returns when a unit, counted from 1, has ended, where `ends` has the units that were simulated. Units beyond these
+/// go on at the pace of their second half.
 double end_of_unit(const std::vector<double>& ends, int unit);
 
-/// Returns the cards of the workers and, last, of the central server or the director; without either, the last one is idle.
+/// Returns the cards of the workers and, last, of the central server or the director; without either, the last one is
+/// idle.
 std::vector<NodeLink> cards_of(const Workers& workers, const ReplicaRun& run);
 
 /// Returns the seconds of `steps` gradients that take `mean` seconds on average. See ReplicaRun::jitter.

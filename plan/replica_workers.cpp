@@ -68,9 +68,9 @@ int most_units(const Workers& workers, const ReplicaRun& run, std::size_t server
 double end_of_unit(const std::vector<double>& ends, int unit) {
   const auto simulated = static_cast<int>(ends.size());
   if (unit == 0) return 0.0;
-  if (unit <= simulated) return ends[static_cast<std::size_t>(unit - 1)];
+  if (unit <= simulated) return ends[unit - 1];
   const int half = simulated / 2;
-  const double second_half = ends.back() - ends[static_cast<std::size_t>(half - 1)];
+  const double second_half = ends.back() - ends[half - 1];
   return ends.back() + second_half / (simulated - half) * (unit - simulated);
 }
 

@@ -24,7 +24,7 @@ class ResidenceFinder {
               .gradients = std::vector<bool>(stages, true),
               .sole_reader = std::vector<int>(stages, -1),
               .from_heads = std::vector<bool>(stages, false)};
-    for (const int output : outputs_) found_.gradients[static_cast<std::size_t>(output)] = false;
+    for (const int output : outputs_) found_.gradients[output] = false;
     if (node == training.master) std::ranges::for_each(outputs_, [this](int output) { leave(output); });
     // In a star the master verifies slaves by the maps that it has itself. The scheme of the thesis sends all maps.
     const bool slaves = training.master > 0;
@@ -70,7 +70,7 @@ class ResidenceFinder {
   }
 
   void leave(int stage) {
-    if (stage >= 0) found_.leaves[static_cast<std::size_t>(stage)] = true;
+    if (stage >= 0) found_.leaves[stage] = true;
   }
 
   void find_leaving(const TaskGraph& graph) {
@@ -89,11 +89,10 @@ class ResidenceFinder {
     if (task.kind == TaskKind::send && (task.cargo == Cargo::part || task.cargo == Cargo::gradient)) {
       elsewhere = task.node == node_ || task.to == node_;
     } else if (task.kind == TaskKind::sum && task.node == node_) {
-      const bool own = task.after.size() == 1 &&
-                       graph.tasks[static_cast<std::size_t>(task.after[0])].kind == TaskKind::backward_input;
-      elsewhere = !own || Box{task.filters, task.samples} != held_[static_cast<std::size_t>(task.stage)];
+      const bool own = task.after.size() == 1 && graph.tasks[task.after[0]].kind == TaskKind::backward_input;
+      elsewhere = !own || Box{task.filters, task.samples} != held_[task.stage];
     }
-    if (elsewhere) found_.gradients[static_cast<std::size_t>(task.stage)] = false;
+    if (elsewhere) found_.gradients[task.stage] = false;
   }
 
   /// Finds who adds to each gradient on the node.

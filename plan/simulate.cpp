@@ -15,9 +15,9 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Two steps, one after the other. A task of the second has the index of the same task of the first and as many more as
-/// the graph has tasks. A node begins the second step when it has finished the first. When the heads of a step are done, the
-/// master sends images of the next; those of a third step share the cards with the second, as those of the second share
-/// them with the first.
+/// the graph has tasks. A node begins the second step when it has finished the first. When the heads of a step are
+/// done, the master sends images of the next; those of a third step share the cards with the second, as those of the
+/// second share them with the first.
 class Simulation {
  public:
   Simulation(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk, const ClusterModel& cluster)
@@ -253,7 +253,7 @@ Simulated least_step(const TaskGraph& graph, const Plan& plan, const std::vector
     }
     const double bytes = bytes_of(task, plan, trunk);
     least.nodes[node].bytes_out += bytes;
-    least.nodes[static_cast<std::size_t>(task.to)].bytes_in += bytes;
+    least.nodes[task.to].bytes_in += bytes;
   }
   for (std::size_t n = 0; n < nodes; ++n) {
     NodeUse& use = least.nodes[n];

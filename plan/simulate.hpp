@@ -48,16 +48,16 @@ struct Simulated {
   std::vector<NodeUse> nodes;
 };
 
-/// Simulates two steps, of which the second begins at each node when the node has finished the first. The time between their
-/// ends is the duration of every further step. Each node computes one task at a time, the first ready task in the order
-/// of the graph. Sends between the same pair of nodes in the same lane follow one another; other sends share the cards with
-/// max-min fairness (no send can become faster unless a slower one becomes slower still), which TCP on a switched LAN
-/// approximates. A node computes more slowly while it sends and receives.
+/// Simulates two steps, of which the second begins at each node when the node has finished the first. The time between
+/// their ends is the duration of every further step. Each node computes one task at a time, the first ready task in the
+/// order of the graph. Sends between the same pair of nodes in the same lane follow one another; other sends share the
+/// cards with max-min fairness (no send can become faster unless a slower one becomes slower still), which TCP on a
+/// switched LAN approximates. A node computes more slowly while it sends and receives.
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster);
 
-/// Returns the least that a step can take: the seconds of the busiest processor or card, in which nodes compute without being
-/// slowed down and all transfers happen meanwhile. Takes a small part of the time of a simulation.
+/// Returns the least that a step can take: the seconds of the busiest processor or card, in which nodes compute without
+/// being slowed down and all transfers happen meanwhile. Takes a small part of the time of a simulation.
 Simulated least_step(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                      const ClusterModel& cluster);
 

@@ -36,8 +36,8 @@ void GraphBuilder::join_slopes(int s, Joining last) {
   for (const auto& [node, after] : ready) normalised_back_[{s, node}] = after.front();
 }
 
-/// Each holder finds the statistics of its samples after the tasks `ready`, and sends them: in a ring to all holders of the
-/// same channels, in a star to the master.
+/// Each holder finds the statistics of its samples after the tasks `ready`, and sends them: in a ring to all holders of
+/// the same channels, in a star to the master.
 GraphBuilder::Joining GraphBuilder::find_statistics(int s, int norm, Cargo cargo,
                                                     const std::map<int, std::vector<int>>& ready) {
   const std::vector<Tile> all = tiles(s);
@@ -57,7 +57,7 @@ GraphBuilder::Joining GraphBuilder::find_statistics(int s, int norm, Cargo cargo
       int arrived = found;
       if (to != tile.member) {
         arrived = send(tile.member, to, cargo, s, 0, {filters, tile.samples}, {found});
-        graph_.tasks[static_cast<std::size_t>(arrived)].norm = norm;
+        graph_.tasks[arrived].norm = norm;
       }
       joining.arrived[to].push_back(arrived);
     };
@@ -72,8 +72,8 @@ GraphBuilder::Joining GraphBuilder::find_statistics(int s, int norm, Cargo cargo
   return joining;
 }
 
-/// Joins the statistics of all rows, in a star at the master, which sends them to the holders. Returns, by holder, the task
-/// that takes the joint statistics.
+/// Joins the statistics of all rows, in a star at the master, which sends them to the holders. Returns, by holder, the
+/// task that takes the joint statistics.
 std::map<int, std::vector<int>> GraphBuilder::take_statistics(const Joining& joining) {
   const int s = joining.stage;
   const bool direct = plan_.exchange == Exchange::ring;
@@ -96,7 +96,7 @@ std::map<int, std::vector<int>> GraphBuilder::take_statistics(const Joining& joi
     } else {
       const Cargo cargo = joining.cargo == Cargo::moments ? Cargo::joint_moments : Cargo::joint_slopes;
       const int sent = send(graph_.master, tile.member, cargo, s, 0, {tile.filters, {}}, {joint.at(graph_.master)});
-      graph_.tasks[static_cast<std::size_t>(sent)].norm = joining.norm;
+      graph_.tasks[sent].norm = joining.norm;
       task.after = {sent};
     }
     taken[tile.member] = {add(task)};

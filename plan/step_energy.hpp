@@ -31,9 +31,9 @@ struct StepEnergy {
   bool tells() const { return unknown.size() < static_cast<std::size_t>(machines); }
 };
 
-/// Returns the energy of a simulated step. A machine takes the power of computing while it computes, that of transfer while its
-/// link moves bytes and it computes nothing, and that of idling for the rest of the step, also where the plan gives it no work.
-/// `step.nodes` are the members and, where the last of them is not the master, the master.
+/// Returns the energy of a simulated step. A machine takes the power of computing while it computes, that of transfer
+/// while its link moves bytes and it computes nothing, and that of idling for the rest of the step, also where the plan
+/// gives it no work. `step.nodes` are the members and, where the last of them is not the master, the master.
 StepEnergy energy_of(const Simulated& step, const std::vector<MemberProfile>& members, const MasterProfile& master,
                      const EnergyTerms& terms);
 
@@ -51,10 +51,12 @@ enum class Objective {
 std::string to_string(Objective objective);
 Objective objective_from(const std::string& text);
 
-/// Returns the value that an objective makes small: s, J, or J s. For other objectives than time, `joules` must be known.
+/// Returns the value that an objective makes small: s, J, or J s. For other objectives than time, `joules` must be
+/// known.
 double cost_of(Objective objective, double seconds, const std::optional<double>& joules);
 
-/// Returns for people the energy of a step of `images` images and the machines that it leaves out, such as "12 J a step,
+/// Returns for people the energy of a step of `images` images and the machines that it leaves out, such as "12 J a
+/// step,
 /// 0.19 J/image"; an empty text where nothing is known.
 std::string describe(const StepEnergy& energy, double seconds, int images);
 

@@ -63,7 +63,7 @@ TaskGraph GraphBuilder::build() {
   if (joins_gradients(0)) backward_filters(0);
   // The others come last, so that a node computes them while no other node waits for it.
   for (int s = stages - 1; s >= 0; --s) {
-    if (needed_[static_cast<std::size_t>(s)] && !frozen(s) && !joins_gradients(s)) backward_filters(s);
+    if (needed_[s] && !frozen(s) && !joins_gradients(s)) backward_filters(s);
   }
   return std::move(graph_);
 }
@@ -76,7 +76,7 @@ Box GraphBuilder::whole(int s) const {
 /// Returns the stages that a stage reads and that need a gradient with respect to their maps.
 std::vector<int> GraphBuilder::stages_read(int s) const {
   std::vector<int> values = values_read(trunk_, s);
-  std::erase_if(values, [this](int value) { return value < 0 || !needed_[static_cast<std::size_t>(value)]; });
+  std::erase_if(values, [this](int value) { return value < 0 || !needed_[value]; });
   return values;
 }
 
@@ -172,7 +172,8 @@ void GraphBuilder::forward(int s, int m) {
     std::vector<int> after;
     for (const int value : values) append_tasks(after, arrivals(value, m, each.node));
     append_tasks(after, updated_[{s, each.node}]);
-    // The shard normalises the batch with the last micro-batch, so this task waits for all others, in whatever order they are.
+    // The shard normalises the batch with the last micro-batch, so this task waits for all others, in whatever order
+    // they are.
     for (int other = 0; normalises(s) && m + 1 == plan_.micro_batches && other < m; ++other) {
       append_tasks(after, {computed_.at({s, other, each.node})});
     }
@@ -210,7 +211,7 @@ void GraphBuilder::head() {
 /// Sends the gradient of the loss with respect to the trunk's outputs.
 void GraphBuilder::deliver_gradients() {
   for (const int output : outputs_) {
-    if (!needed_[static_cast<std::size_t>(output)]) continue;
+    if (!needed_[output]) continue;
     for (int m = 0; m < plan_.micro_batches; ++m) {
       for (const Tile& tile : tiles(output)) {
         const int node = tile.member;

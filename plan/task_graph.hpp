@@ -25,8 +25,8 @@ enum class TaskKind {
   /// stage is cut along samples.
   statistics,
   join_statistics,  ///< joins the statistics of all rows, in the order of `after`
-  /// With joint moments, computes the layers up to the next batch norm or, after the last one, the maps. With joint slopes,
-  /// computes the batch norm and the layers before it backward.
+  /// With joint moments, computes the layers up to the next batch norm or, after the last one, the maps. With joint
+  /// slopes, computes the batch norm and the layers before it backward.
   take_statistics,
   /// On the master: dense layers and loss, forward and back to the gradient with respect to a micro-batch's outputs.
   head,
@@ -85,11 +85,12 @@ TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, boo
 /// Returns, for each task, the tasks that wait for it.
 std::vector<std::vector<int>> followers_of(const TaskGraph& graph);
 
-/// Returns the filters of a stage that a node owns, so that it updates their weights; the count is 0 where it owns none.
+/// Returns the filters of a stage that a node owns, so that it updates their weights; the count is 0 where it owns
+/// none.
 FilterRange own_filters(const Plan& plan, std::size_t stage, int node);
-/// Returns the filters of a stage whose weights a node updates itself, so that it has all of their state: the filters that it
-/// owns, and where the stage is cut along samples the filters whose sums of gradients it takes from their owners. Ranges are
-/// in ascending order, with gaps between them.
+/// Returns the filters of a stage whose weights a node updates itself, so that it has all of their state: the filters
+/// that it owns, and where the stage is cut along samples the filters whose sums of gradients it takes from their
+/// owners. Ranges are in ascending order, with gaps between them.
 std::vector<FilterRange> updated_filters(const Plan& plan, std::size_t stage, int node);
 /// Returns the filters of a stage whose weights a node needs, and the samples of each micro-batch for which it needs
 /// them: its tile, or the whole stage where it replicates the stage or sends the weights to others.
@@ -114,8 +115,8 @@ bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan);
 /// Returns the lane of a send. To and from the master there is one lane alone.
 Lane lane_of(const Task& sent, const TaskGraph& graph);
 
-/// Returns the slaves to which a slave sends, and the lanes, in a training step or in a forward pass outside training. Images that
-/// slaves relay may pass over others in the one than in the other.
+/// Returns the slaves to which a slave sends, and the lanes, in a training step or in a forward pass outside training.
+/// Images that slaves relay may pass over others in the one than in the other.
 std::set<std::pair<int, Lane>> slaves_sent_to(const Plan& plan, const std::vector<Stage>& trunk, int slave);
 
 /// Returns whether a task finds, joins or takes statistics of a batch norm.

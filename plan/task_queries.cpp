@@ -56,7 +56,7 @@ std::vector<Box> held_boxes(const Plan& plan, const TaskGraph& graph, int node) 
   }
   for (const Task& task : graph.tasks) {
     if (everything || task.node != node || task.kind != TaskKind::forward) continue;
-    Box& box = held[static_cast<std::size_t>(task.stage)];
+    Box& box = held[task.stage];
     if (task.filters.count > box.channels.count) box = {task.filters, task.samples};
   }
   return held;
@@ -76,7 +76,7 @@ bool concerns_weights(const Task& sent) {
 
 bool passes_on(const Task& task, const TaskGraph& graph) {
   if (task.kind != TaskKind::send || !concerns_weights(task) || task.after.size() != 1) return false;
-  const Task& before = graph.tasks[static_cast<std::size_t>(task.after[0])];
+  const Task& before = graph.tasks[task.after[0]];
   return before.kind == TaskKind::send && before.of_update == task.of_update;
 }
 
@@ -161,8 +161,8 @@ std::vector<Traffic> traffic_of(const TaskGraph& graph, const Plan& plan, const 
   for (const Task& task : graph.tasks) {
     if (task.kind != TaskKind::send || !is_in(task, work)) continue;
     const double bytes = bytes_of(task, plan, trunk);
-    traffic[static_cast<std::size_t>(task.node)].sent += bytes;
-    traffic[static_cast<std::size_t>(task.to)].received += bytes;
+    traffic[task.node].sent += bytes;
+    traffic[task.to].received += bytes;
   }
   return traffic;
 }

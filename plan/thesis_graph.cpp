@@ -25,11 +25,9 @@ class Builder {
   }
 
  private:
-  const std::vector<Assignment>& shards(int stage) const {
-    return plan_.stages[static_cast<std::size_t>(stage)].rows[0].shards;
-  }
-  FilterRange all(int stage) const { return {0, trunk_[static_cast<std::size_t>(stage)].conv.filters}; }
-  FilterRange inputs(int stage) const { return {0, trunk_[static_cast<std::size_t>(stage)].channels}; }
+  const std::vector<Assignment>& shards(int stage) const { return plan_.stages[stage].rows[0].shards; }
+  FilterRange all(int stage) const { return {0, trunk_[stage].conv.filters}; }
+  FilterRange inputs(int stage) const { return {0, trunk_[stage].channels}; }
 
   /// Every task concerns all samples: the batch does not travel in parts, and stages are cut along filters alone.
   int add(Task task) {
@@ -62,13 +60,12 @@ class Builder {
     for (const Assignment& shard : shards(s)) {
       const int done = add(
           {.kind = TaskKind::update, .node = shard.member, .stage = s, .filters = shard.filters, .of_update = true});
-      append(updated_[static_cast<std::size_t>(s)],
-             send(shard.member, graph_.master, Cargo::weights, s, shard.filters, {done}, true));
+      append(updated_[s], send(shard.member, graph_.master, Cargo::weights, s, shard.filters, {done}, true));
     }
   }
 
   void forward(int s) {
-    const std::vector<int>& updated = updated_[static_cast<std::size_t>(s)];
+    const std::vector<int>& updated = updated_[s];
     std::vector<int> raw;
     for (const Assignment& shard : shards(s)) {
       std::vector<int> needs = send(graph_.master, shard.member, Cargo::maps, s - 1, inputs(s), last_);

@@ -9,9 +9,9 @@ namespace convoy {
 // ---- the update by the gradients of the step before ----------------------------------------------------------------
 
 /// Where several members hold weights of a stage, its owners send the sums of gradients to holders that update by them.
-/// An owner of which another member needs the weights updates its filters, and sends it those. These tasks come first, in
-/// the order in which the next forward pass needs the weights, so that those of later stages travel while earlier stages
-/// are computed.
+/// An owner of which another member needs the weights updates its filters, and sends it those. These tasks come first,
+/// in the order in which the next forward pass needs the weights, so that those of later stages travel while earlier
+/// stages are computed.
 void GraphBuilder::send_updates(int s) {
   if (!has_trained_parameters(stage(s)) || (!replicated(s) && !joins_gradients(s))) return;
   const auto for_each_user = [&](bool by_sums, const auto& visit) {
@@ -39,8 +39,8 @@ void GraphBuilder::update_here(int s) {
   for (const Tile& tile : tiles(s)) update(s, tile.member);
 }
 
-/// Adds a member's update of its tile, unless it is there. Filters that neither the member owns nor whose sum it is sent
-/// are replaced by the weights that it is sent.
+/// Adds a member's update of its tile, unless it is there. Filters that neither the member owns nor whose sum it is
+/// sent are replaced by the weights that it is sent.
 void GraphBuilder::update(int s, int member) {
   const auto sums = sums_.find({s, member});
   const bool owns =
@@ -90,7 +90,7 @@ void GraphBuilder::send_filter_parts(int s, const Tile& tile, int found) {
 int GraphBuilder::send_weights(int from, int to, Cargo cargo, int s, const Box& box, std::vector<int> after) {
   const auto add_send = [&](int sender, int receiver, std::vector<int> before) {
     const int sent = send(sender, receiver, cargo, s, 0, box, std::move(before));
-    graph_.tasks[static_cast<std::size_t>(sent)].of_update = cargo != Cargo::filter_part;
+    graph_.tasks[sent].of_update = cargo != Cargo::filter_part;
     return sent;
   };
   if (plan_.exchange == Exchange::ring || from == graph_.master) return add_send(from, to, std::move(after));

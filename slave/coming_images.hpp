@@ -1,4 +1,5 @@
-// The images of a send that the master has offered by their contents: those that are in the store, and those that still come.
+// The images of a send that the master has offered by their contents: those that are in the store, and those that still
+// come.
 #pragma once
 
 #include <map>
@@ -13,13 +14,14 @@ namespace convoy {
 
 class ComingImages {
  public:
-  /// Takes what the store has. `shape` is that of the samples of the send. Throws Error if there is not one image for each sample, or
-  /// one pixel for the outside of images for each channel. The store must outlive the object.
+  /// Takes what the store has. `shape` is that of the samples of the send. Throws Error if there is not one image for
+  /// each sample, or one pixel for the outside of images for each channel. The store must outlive the object.
   ComingImages(wire::Originals originals, const Shape& shape, ImageStore& store);
 
   /// The answer to the offer.
   const wire::Missing& missing() const { return missing_; }
-  /// Takes the next pixels. Throws Error unless they are due, and for an image that has another hash than the one that was offered.
+  /// Takes the next pixels. Throws Error unless they are due, and for an image that has another hash than the one that
+  /// was offered.
   void add(const wire::Piece& piece, const wire::Payload& payload);
   bool complete() const { return done_ == missing_.samples.size(); }
   /// The pixels of the samples, once all images are there.

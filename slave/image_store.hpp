@@ -1,5 +1,5 @@
-// Images that this machine has been sent, by the hash of their pixels. An image in the store need not travel again, whichever run
-// needs it.
+// Images that this machine has been sent, by the hash of their pixels. An image in the store need not travel again,
+// whichever run needs it.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,10 @@
 
 namespace convoy {
 
-/// Keeps images in memory and, if it has a folder, on disk. Beyond its limits it drops the images, and on disk the files, that were
-/// not used for longest. A file holds some MiB of images: the word "CVI1" and their number, then the hash and the size of each image,
-/// then their pixels, all numbers little-endian. Errors of the folder are ignored: images that cannot be read are missing.
+/// Keeps images in memory and, if it has a folder, on disk. Beyond its limits it drops the images, and on disk the
+/// files, that were not used for longest. A file holds some MiB of images: the word "CVI1" and their number, then the
+/// hash and the size of each image, then their pixels, all numbers little-endian. Errors of the folder are ignored:
+/// images that cannot be read are missing.
 class ImageStore {
  public:
   struct Limits {
@@ -33,8 +34,8 @@ class ImageStore {
   ImageStore& operator=(const ImageStore&) = delete;
 
   bool keeps_any() const { return limits_.memory > 0; }
-  /// Fills `pixels` with the image that has this hash. Returns false if the store has no such image of this size; `pixels` are then
-  /// undefined. A file with an image that has another hash is damaged, and is removed.
+  /// Fills `pixels` with the image that has this hash. Returns false if the store has no such image of this size;
+  /// `pixels` are then undefined. A file with an image that has another hash is damaged, and is removed.
   bool find(const wire::Content& content, std::span<std::uint8_t> pixels);
   /// Keeps an image, whose hash this is.
   void keep(const wire::Content& content, std::span<const std::uint8_t> pixels);

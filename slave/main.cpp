@@ -156,9 +156,9 @@ std::vector<std::string> named_meters(const Options& options) {
   return {options.meter};
 }
 
-/// The meter of this machine for a slave on a device, or why there is none. `device` is the option's word for it, such as
-/// "auto", and `computes_on` its name. Of several slaves on one machine the first has it, so that the machine is not counted
-/// twice.
+/// The meter of this machine for a slave on a device, or why there is none. `device` is the option's word for it, such
+/// as "auto", and `computes_on` its name. Of several slaves on one machine the first has it, so that the machine is not
+/// counted twice.
 energy::MemberMeter meter_of(const energy::Machine& machine, const Options& options, const std::string& device,
                              const std::string& computes_on) {
   if (options.meter == "none") return {.row = std::nullopt, .why = "turned off with --meter none"};

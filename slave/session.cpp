@@ -125,8 +125,7 @@ void Session::take_from_peer(const wire::ClientLink::From& from) {
     throw;
   } catch (const Error& error) {
     // The master cannot know which of the two slaves is at fault. When maps go through the master itself, it can.
-    give_up(
-        fmt::format("{} (which broke the protocol: {})", members_[static_cast<std::size_t>(from.node)], error.what()));
+    give_up(fmt::format("{} (which broke the protocol: {})", members_[from.node], error.what()));
   }
 }
 

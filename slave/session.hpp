@@ -26,8 +26,8 @@ namespace convoy {
 class Session {
  public:
   /// `memory` is the largest number of bytes that shards may take, or 0 for no bound. Link, device and cache must
-  /// outlive the session. `energy` may be null; then Dones say nothing of energy. Timings are kept in the folder `times`.
-  /// `images` may be null; then the slave keeps no images, and must not have said that it does.
+  /// outlive the session. `energy` may be null; then Dones say nothing of energy. Timings are kept in the folder
+  /// `times`. `images` may be null; then the slave keeps no images, and must not have said that it does.
   Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache,
           energy::RunEnergy* energy = nullptr, const std::filesystem::path& times = {}, ImageStore* images = nullptr);
 

@@ -9,8 +9,8 @@ class App;
 
 namespace convoy {
 
-/// Adds the command `study`, which runs while the command line is parsed. `code` receives its exit code, and stays empty if the
-/// command was not given.
+/// Adds the command `study`, which runs while the command line is parsed. `code` receives its exit code, and stays
+/// empty if the command was not given.
 void add_study(CLI::App& app, std::optional<int>& code);
 
 }  // namespace convoy

@@ -20,7 +20,7 @@ double t_factor(int count) {
                                           3.1427,  2.9980, 2.8965, 2.8214, 2.7638};
   const int freedom = count - 1;
   invariant(freedom >= 1, "an interval of two values or more");
-  if (freedom <= static_cast<int>(kFirst.size())) return kFirst[static_cast<std::size_t>(freedom - 1)];
+  if (freedom <= static_cast<int>(kFirst.size())) return kFirst[freedom - 1];
   // The expansion about the normal distribution (Abramowitz and Stegun, 26.7.5); from 11 on it is right to 0.0005.
   constexpr double z = 2.326348;
   const double n = freedom;

@@ -70,8 +70,8 @@ Json temperatures(const Machine& machine) {
   });
 }
 
-/// The clocks of the folders in `folder` whose names begin with `prefix`: their files named `now` and `most`, which times
-/// `scale` are MHz, and `governor`.
+/// The clocks of the folders in `folder` whose names begin with `prefix`: their files named `now` and `most`, which
+/// times `scale` are MHz, and `governor`.
 Json clocks(const Machine& machine, const std::string& folder, const std::string& prefix, const std::string& now,
             const std::string& most, const std::string& governor, double scale) {
   return each_in(machine, folder, prefix, [&](const std::string& clock) {

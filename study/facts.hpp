@@ -11,8 +11,8 @@ namespace convoy::study {
 /// Returns the facts that do not change: the machine's model, processor and kernel.
 nlohmann::ordered_json machine_facts(const energy::Machine& machine);
 
-/// Returns the facts of now: date, temperatures, clocks of the processor (cpufreq) and of other devices (devfreq), and the
-/// charge of batteries.
+/// Returns the facts of now: date, temperatures, clocks of the processor (cpufreq) and of other devices (devfreq), and
+/// the charge of batteries.
 nlohmann::ordered_json state_facts(const energy::Machine& machine);
 
 }  // namespace convoy::study

@@ -1,4 +1,5 @@
-// The energy and the speed of a piece of work that is repeated: trials until the interval of their mean is narrow enough.
+// The energy and the speed of a piece of work that is repeated: trials until the interval of their mean is narrow
+// enough.
 #pragma once
 
 #include <atomic>
@@ -90,8 +91,8 @@ Idle measure_idle(const StudyMeter& meter, const Rules& rules, const std::atomic
 /// Warms up, and repeats trials of the work. Errors of the work pass through.
 Result measure(const Work& work, const StudyMeter& meter, const Rules& rules, const std::atomic<bool>& stop);
 
-/// Fills in the joules above idle, from the idle power before and after the trials. Half of the difference of the two widens
-/// the interval.
+/// Fills in the joules above idle, from the idle power before and after the trials. Half of the difference of the two
+/// widens the interval.
 void take_off_idle(Result& result, const Idle& before, const Idle& after);
 
 }  // namespace convoy::study

@@ -18,12 +18,13 @@ struct Row {
   Result result;
 };
 
-/// Returns for each row whether it is on the Pareto front: no other row has at least as many images a second for at most as many
-/// J an image, and is better in one of the two. Rows without a measured energy, or with an assumed one, are not on it.
+/// Returns for each row whether it is on the Pareto front: no other row has at least as many images a second for at
+/// most as many J an image, and is better in one of the two. Rows without a measured energy, or with an assumed one,
+/// are not on it.
 std::vector<bool> pareto_front(const std::vector<Row>& rows);
 
-/// Return the head of the table, and a row with the lines that explain it, in at most 80 columns but for the reason why no
-/// energy is measurable. `reason` is false where that reason is known from the row before.
+/// Return the head of the table, and a row with the lines that explain it, in at most 80 columns but for the reason why
+/// no energy is measurable. `reason` is false where that reason is known from the row before.
 std::string table_head();
 std::string table_row(const Row& row, bool reason);
 

@@ -2,7 +2,8 @@
 //
 //   3x32x32:50x5x5          50 filters of 5 rows and 5 columns over 3 maps of 32 x 32
 //   64x56x56:128x3x3:s2:p1  with stride 2, and 1 zero around each map
-//   32x28x28:32x3x3:p0x1x1x0:g32   4 paddings are those at the top, left, bottom and right; the filters are in 32 groups
+//   32x28x28:32x3x3:p0x1x1x0:g32   4 paddings are those at the top, left, bottom and right; the filters are in 32
+//                                  groups
 #pragma once
 
 #include <string>

@@ -26,9 +26,9 @@ struct StudyOptions {
   std::function<bool(const std::string& folder, const std::string& script)> draw;
 };
 
-/// Runs the study. Prints a table, and writes study.csv, trials.csv, manifest.json and pareto.gnuplot into the folder, anew
-/// after each row. Returns false if it was stopped before its end; the rows up to then are written. Throws Error where a
-/// device, the meter or the folder cannot be used.
+/// Runs the study. Prints a table, and writes study.csv, trials.csv, manifest.json and pareto.gnuplot into the folder,
+/// anew after each row. Returns false if it was stopped before its end; the rows up to then are written. Throws Error
+/// where a device, the meter or the folder cannot be used.
 bool run_study(const StudyOptions& options, const energy::Machine& machine, const std::atomic<bool>& stop);
 
 }  // namespace convoy::study

@@ -1,5 +1,5 @@
-// Asynchronous training: each replica computes a batch from the newest weights, and the server updates by each gradient as it
-// comes (Downpour SGD: Dean et al., Large Scale Distributed Deep Networks, NIPS 2012).
+// Asynchronous training: each replica computes a batch from the newest weights, and the server updates by each gradient
+// as it comes (Downpour SGD: Dean et al., Large Scale Distributed Deep Networks, NIPS 2012).
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace convoy {
 
-/// A step takes one batch. When its gradients come, updates by other batches may have come in between: their number is the
-/// staleness. With a bound, a gradient that would make another one staler than the bound waits until that one has come, and
-/// at most bound + 1 batches are computed at once (Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel
-/// Parameter Server, NIPS 2013). The running averages are those of the batch whose gradients came last. With one replica, or
-/// a bound of 0, training is the same to the bit as on one machine.
+/// A step takes one batch. When its gradients come, updates by other batches may have come in between: their number is
+/// the staleness. With a bound, a gradient that would make another one staler than the bound waits until that one has
+/// come, and at most bound + 1 batches are computed at once (Ho et al., More Effective Distributed ML via a Stale
+/// Synchronous Parallel Parameter Server, NIPS 2013). The running averages are those of the batch whose gradients came
+/// last. With one replica, or a bound of 0, training is the same to the bit as on one machine.
 class AsyncLearner : public ServerLearner {
  public:
   /// At most `parts` batches are computed at once.

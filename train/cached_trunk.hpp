@@ -1,4 +1,5 @@
-// A frozen trunk that keeps the maps of the images that it has seen: training of the layers behind it computes each image once.
+// A frozen trunk that keeps the maps of the images that it has seen: training of the layers behind it computes each
+// image once.
 #pragma once
 
 #include <memory>
@@ -12,12 +13,13 @@
 
 namespace convoy {
 
-/// A trunk in front of another one, whose maps it keeps. A batch is computed only if some of its images were not kept. An image is
-/// recognised by a hash of 128 bits of its pixels, so images that are changed at random are computed each time.
+/// A trunk in front of another one, whose maps it keeps. A batch is computed only if some of its images were not kept.
+/// An image is recognised by a hash of 128 bits of its pixels, so images that are changed at random are computed each
+/// time.
 class CachedTrunk : public Trunk {
  public:
-  /// Returns why maps of these stages cannot be kept; empty if they can. Nothing may train or draw at random in them, and one head
-  /// must read them.
+  /// Returns why maps of these stages cannot be kept; empty if they can. Nothing may train or draw at random in them,
+  /// and one head must read them.
   static std::string obstacle(const std::vector<Stage>& stages);
 
   /// Keeps as many maps as fit into `bytes`. The stages of `trunk` must have no obstacle.

@@ -39,8 +39,8 @@ class Learner {
   /// the gradients of the mean loss; they replace the gradients of the batch before.
   virtual BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) = 0;
 
-  // The training loop calls give() and take() in the place of accumulate(), so that a learner can compute several batches at
-  // once.
+  // The training loop calls give() and take() in the place of accumulate(), so that a learner can compute several
+  // batches at once.
   /// How many batches the learner wants to have beyond the one of the next update.
   virtual int ahead() const { return 0; }
   /// Gives the learner a batch. The caller must not give more than ahead() + 1 batches before it calls take().
@@ -50,8 +50,8 @@ class Learner {
   /// Returns the loss of a batch that was given and whose gradients are now those of the learner, not necessarily the
   /// oldest. apply() follows.
   virtual BatchLoss take() { return loss_; }
-  /// How many updates came between the time when the weights were read from which the last take()'s gradients were computed,
-  /// and their own update. Nothing for a learner whose gradients are never stale.
+  /// How many updates came between the time when the weights were read from which the last take()'s gradients were
+  /// computed, and their own update. Nothing for a learner whose gradients are never stale.
   virtual std::optional<long> staleness() const { return std::nullopt; }
 
   /// The sum of the squares of all gradients. The Pass of accumulate() must have `squares` set.
@@ -60,8 +60,8 @@ class Learner {
   virtual void apply(const UpdateStep& step, const Progress& after) = 0;
   /// Waits until the members have finished what they were given, up to the update before the last accumulate().
   virtual void settle() = 0;
-  /// The first stage or dense layer that an update left with values that are not finite, and its step; nothing if none is
-  /// known. See Trunk::broken().
+  /// The first stage or dense layer that an update left with values that are not finite, and its step; nothing if none
+  /// is known. See Trunk::broken().
   virtual std::optional<Broken> broken() const = 0;
 
   /// The outputs of the main head in testing, before its loss: (batch, classes). The tensor belongs to the learner and
@@ -71,16 +71,17 @@ class Learner {
   /// The loss in testing over the first `count` images of the last outputs().
   virtual BatchLoss test_loss(const Labels& labels, int count) = 0;
 
-  /// Whether the learner has one model, which state(), outputs() and a checkpoint need. Several copies of the net that train by
-  /// themselves are none until they are joined; the training loop goes on until they are before it saves, tests or ends.
+  /// Whether the learner has one model, which state(), outputs() and a checkpoint need. Several copies of the net that
+  /// train by themselves are none until they are joined; the training loop goes on until they are before it saves,
+  /// tests or ends.
   virtual bool has_model() const { return true; }
   /// All parameters with the optimizer's moments.
   virtual std::shared_ptr<const ModelState> state() = 0;
   /// Sets all parameters and moments, and goes on from the progress of training.
   virtual void load(TrainingState from) = 0;
 
-  /// The last complete state that the learner keeps in case it loses members; it is valid until the next call. nullptr if
-  /// the learner keeps none.
+  /// The last complete state that the learner keeps in case it loses members; it is valid until the next call. nullptr
+  /// if the learner keeps none.
   virtual const TrainingState* kept() const { return nullptr; }
 
   /// The times of each member since the last call.

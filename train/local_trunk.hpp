@@ -12,8 +12,8 @@ namespace convoy {
 
 class LocalTrunk : public Trunk {
  public:
-  /// `input` is the shape of one batch of images. Without stages, the outputs are the normalised images. `device` must outlive
-  /// the trunk. Throws Error if the device cannot hold the shards.
+  /// `input` is the shape of one batch of images. Without stages, the outputs are the normalised images. `device` must
+  /// outlive the trunk. Throws Error if the device cannot hold the shards.
   LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device);
 
   void begin(const Images& images, const Pass& pass) override;

@@ -16,8 +16,8 @@ struct OuterStep {
   bool is_mean() const { return momentum == 0.0 && rate == 1.0; }
 };
 
-/// Returns the model after an outer step, with its velocity (ModelState::outer). Running averages and the optimizer's moments
-/// are those of `mean`. The velocity is that of `old`, and begins with zeros where `old` has none.
+/// Returns the model after an outer step, with its velocity (ModelState::outer). Running averages and the optimizer's
+/// moments are those of `mean`. The velocity is that of `old`, and begins with zeros where `old` has none.
 ModelState outer_step(const OuterStep& step, const Cut& cut, const ModelState& old, ModelState mean);
 
 }  // namespace convoy

@@ -1,8 +1,8 @@
 // The one copy of a model that replicas share: it takes their gradients, updates the weights, and gives these out.
 // (Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.)
 //
-// Gradients have the form of a ModelState without moments: the value of a trained parameter is its gradient, and that of a
-// running average is the average after the replica's forward pass.
+// Gradients have the form of a ModelState without moments: the value of a trained parameter is its gradient, and that
+// of a running average is the average after the replica's forward pass.
 #pragma once
 
 #include <memory>
@@ -23,9 +23,9 @@ class ParameterServer {
  public:
   explicit ParameterServer(const Cut& cut) : cut_(cut) {}
 
-  /// From now on, weights and gradients of stages are rounded to this type, as they are where they travel in it, so that it
-  /// makes no difference who computes a batch. The server's own weights and sums are not rounded; nor are running
-  /// averages and dense layers.
+  /// From now on, weights and gradients of stages are rounded to this type, as they are where they travel in it, so
+  /// that it makes no difference who computes a batch. The server's own weights and sums are not rounded; nor are
+  /// running averages and dense layers.
   void carry_in(NumberType type) {
     type_ = type;
     weights_.reset();
@@ -41,8 +41,8 @@ class ParameterServer {
   ModelState arrived(ModelState gradients) const;
   /// The sum of the squares of all gradients, in the order in which a machine by itself adds them.
   double squares(const ModelState& gradients) const;
-  /// Updates the trained parameters by the gradients, to the bits of UpdateStep, and takes the running averages. `number` is
-  /// the step's, counted from 1.
+  /// Updates the trained parameters by the gradients, to the bits of UpdateStep, and takes the running averages.
+  /// `number` is the step's, counted from 1.
   void update(const UpdateStep& step, const ModelState& gradients, long number);
   /// The first stage or dense layer that an update left with values that are not finite, and its step.
   const std::optional<Broken>& broken() const { return broken_; }

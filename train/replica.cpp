@@ -136,7 +136,8 @@ bool Replica::compute() {
   return true;
 }
 
-/// All gradients of the trunk's outputs are known. Those of the weights are asked for before the heads' own are computed.
+/// All gradients of the trunk's outputs are known. Those of the weights are asked for before the heads' own are
+/// computed.
 void Replica::end_computing() {
   const bool early = !task_.local && semaphore_ == nullptr;
   if (early) trunk_->begin_gradients();

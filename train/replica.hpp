@@ -1,5 +1,5 @@
-// A replica: a whole copy of the net, on one machine or on a crew of slaves, that computes batches from weights that it is
-// given. It may also train on its own weights for some steps.
+// A replica: a whole copy of the net, on one machine or on a crew of slaves, that computes batches from weights that it
+// is given. It may also train on its own weights for some steps.
 #pragma once
 
 #include <functional>
@@ -23,24 +23,24 @@ struct Semaphore {
   Turns<Replica> gradients;  ///< to send gradients, or the replica's own weights
 };
 
-/// Several replicas compute at the same time if their owner calls advance() of each, and wait() of one when none of them
-/// could do anything.
+/// Several replicas compute at the same time if their owner calls advance() of each, and wait() of one when none of
+/// them could do anything.
 class Replica {
  public:
-  /// `cut` has no moments (without_moments) unless the replica has local tasks. `place` is where this machine computes the
-  /// heads. The trunk must outlive the replica, or be replaced with use().
+  /// `cut` has no moments (without_moments) unless the replica has local tasks. `place` is where this machine computes
+  /// the heads. The trunk must outlive the replica, or be replaced with use().
   Replica(Trunk& trunk, const Cut& cut, int batch, const HeadPlace& place = {});
   virtual ~Replica() = default;
 
   struct Task {
-    /// Returns the weights to compute with, in the form of the replica's cut. It is called when the replica begins, and again
-    /// if it has to do the task again.
+    /// Returns the weights to compute with, in the form of the replica's cut. It is called when the replica begins, and
+    /// again if it has to do the task again.
     std::function<std::shared_ptr<const ModelState>()> weights;
     Images images;
     Labels labels = {};  ///< of each image, in training
     Pass pass;
-    /// In training: the replica computes with its own weights, if it has trained from the given ones, and keeps the gradients
-    /// for update().
+    /// In training: the replica computes with its own weights, if it has trained from the given ones, and keeps the
+    /// gradients for update().
     bool local = false;
   };
   struct Result {
@@ -58,11 +58,12 @@ class Replica {
 
   /// Takes a task. The replica must be idle.
   void begin(Task task);
-  /// Begins to collect the replica's own weights and moments, in the place of a task. The result has no model unless the
-  /// replica has trained from the weights `from`, and has them still: it goes back to its task's weights if members are lost.
+  /// Begins to collect the replica's own weights and moments, in the place of a task. The result has no model unless
+  /// the replica has trained from the weights `from`, and has them still: it goes back to its task's weights if members
+  /// are lost.
   void begin_model(const std::shared_ptr<const ModelState>& from);
-  /// Does some of the task, without waiting. Returns false if nothing can be done before others answer. If members are lost,
-  /// the replica does the task again with the members that are left, or throws PeerLost.
+  /// Does some of the task, without waiting. Returns false if nothing can be done before others answer. If members are
+  /// lost, the replica does the task again with the members that are left, or throws PeerLost.
   bool advance();
   void wait() { trunk_->wait(); }
   bool idle() const { return phase_ == Phase::idle; }
@@ -70,16 +71,16 @@ class Replica {
   /// Returns the result of a task that is done; the replica is idle then.
   Result take();
 
-  /// Updates the replica's own weights by the gradients of its last task, which was local. Without these gradients it does
-  /// nothing.
+  /// Updates the replica's own weights by the gradients of its last task, which was local. Without these gradients it
+  /// does nothing.
   void update(const UpdateStep& step);
   /// Waits until the members have finished what they were given. If members are lost, their work is lost.
   void settle();
   /// The first stage or dense layer that update() left with values that are not finite. See Trunk::broken().
   std::optional<Broken> broken() const;
 
-  /// Whether the replica has the machines that it is for, or will have them when it next begins a task. A replica that has
-  /// lost them still works, but slowly.
+  /// Whether the replica has the machines that it is for, or will have them when it next begins a task. A replica that
+  /// has lost them still works, but slowly.
   virtual bool whole() { return true; }
   std::vector<MemberTime> take_times() { return trunk_->take_times(); }
 

@@ -16,8 +16,8 @@ namespace convoy {
 /// What all schemes have in common: the replicas, and tests, which they share.
 class ReplicaLearner : public Learner {
  public:
-  /// From now on, one replica at a time is sent weights, and one at a time sends gradients, in the order in which they ask.
-  /// The other replicas compute meanwhile.
+  /// From now on, one replica at a time is sent weights, and one at a time sends gradients, in the order in which they
+  /// ask. The other replicas compute meanwhile.
   void transfer_in_turns();
   /// `images` are as many as the batches of all replicas.
   const Tensor& outputs(const Images& images) override;
@@ -25,8 +25,8 @@ class ReplicaLearner : public Learner {
   std::vector<MemberTime> take_times() override;
 
  protected:
-  /// `cut` is the net with the optimizer's moments. Tests take `parts` batches of `batch` images at a time, and `place` is where
-  /// this machine computes their heads. There is at least one replica.
+  /// `cut` is the net with the optimizer's moments. Tests take `parts` batches of `batch` images at a time, and `place`
+  /// is where this machine computes their heads. There is at least one replica.
   ReplicaLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
                  const HeadPlace& place);
 
@@ -62,8 +62,8 @@ class ReplicaLearner : public Learner {
   Tensor maps_;  ///< the maps of all batches of a test, the input of heads_
 };
 
-/// One parameter server on this machine has the weights and updates them. Nothing needs a snapshot to survive the loss of
-/// members, because the server has the weights, and a replica does its batch again.
+/// One parameter server on this machine has the weights and updates them. Nothing needs a snapshot to survive the loss
+/// of members, because the server has the weights, and a replica does its batch again.
 class ServerLearner : public ReplicaLearner {
  public:
   /// From now on, weights and gradients travel in this type; not int8. See ParameterServer::carry_in().
@@ -93,15 +93,16 @@ class ServerLearner : public ReplicaLearner {
   mutable TrainingState kept_;  ///< what kept() has returned
 };
 
-/// Synchronous training, "join" (Chen et al., Revisiting Distributed Synchronous SGD, 2016). A step takes `parts` batches of
-/// `batch` images: each replica finds the gradients of a whole batch, and the server updates once by their mean, added in
-/// the order of the batches. So a step is the same as one with a batch `parts` times as large, up to rounding, but for two
-/// things that belong to each batch: the statistics of batch norms, and the seed of dropout and of a wire in int8, which the
-/// first batch has of the step and the others have of their own. The running averages of the step are the means of those of
-/// its batches.
+/// Synchronous training, "join" (Chen et al., Revisiting Distributed Synchronous SGD, 2016). A step takes `parts`
+/// batches of `batch` images: each replica finds the gradients of a whole batch, and the server updates once by their
+/// mean, added in the order of the batches. So a step is the same as one with a batch `parts` times as large, up to
+/// rounding, but for two things that belong to each batch: the statistics of batch norms, and the seed of dropout and
+/// of a wire in int8, which the first batch has of the step and the others have of their own. The running averages of
+/// the step are the means of those of its batches.
 ///
-/// With `backups`, an update waits only for the first `parts - backups` gradients that come, and the others are dropped. The
-/// loss and the accuracy of a step are those of the gradients that count, as if all its images had the same.
+/// With `backups`, an update waits only for the first `parts - backups` gradients that come, and the others are
+/// dropped. The loss and the accuracy of a step are those of the gradients that count, as if all its images had the
+/// same.
 class JoinLearner : public ServerLearner {
  public:
   /// Replicas that are free take the next batch, so there may be more batches than replicas.

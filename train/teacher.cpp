@@ -42,8 +42,7 @@ void Teacher::teach(const Batches& training, int epoch, int index, const Images&
   if (labels.soft.shape() != Shape{count, classes_}) labels.soft = Tensor(Shape{count, classes_});
   const std::vector<int> numbers = training.numbers(epoch, index);
   for (int n = 0; n < count; ++n) {
-    const auto from =
-        remembered_.begin() + static_cast<std::ptrdiff_t>(numbers[static_cast<std::size_t>(n)]) * classes_;
+    const auto from = remembered_.begin() + static_cast<std::ptrdiff_t>(numbers[n]) * classes_;
     std::copy(from, from + classes_, labels.soft.sample(n).begin());
   }
 }

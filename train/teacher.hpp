@@ -1,5 +1,5 @@
-// Nets that are trained already, from whose outputs another net learns (Hinton et al., Distilling the Knowledge in a Neural
-// Network, 2015).
+// Nets that are trained already, from whose outputs another net learns (Hinton et al., Distilling the Knowledge in a
+// Neural Network, 2015).
 #pragma once
 
 #include <span>
@@ -27,12 +27,12 @@ class Teacher {
   Teacher(std::vector<Voice> voices, const Teaching& teaching, int classes)
       : voices_(std::move(voices)), teaching_(teaching), classes_(classes) {}
 
-  /// Takes the probabilities of all training images, (image, class), for training without augmentation. The learners are not needed
-  /// any more.
+  /// Takes the probabilities of all training images, (image, class), for training without augmentation. The learners
+  /// are not needed any more.
   void remember(std::vector<float> probabilities) { remembered_ = std::move(probabilities); }
 
-  /// Adds the probabilities of the batch `index` of an epoch of `training` to its labels: those that are remembered, or else what
-  /// the nets compute from `images`. Throws Error naming a net whose outputs are not finite.
+  /// Adds the probabilities of the batch `index` of an epoch of `training` to its labels: those that are remembered, or
+  /// else what the nets compute from `images`. Throws Error naming a net whose outputs are not finite.
   void teach(const Batches& training, int epoch, int index, const Images& images, Labels& labels);
 
  private:

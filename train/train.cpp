@@ -211,8 +211,8 @@ class Loop {
   /// Whether the learner has batches beyond the last step, or no model of the last step.
   bool is_between_models() { return given_ > progress().batch || !learner_.has_model(); }
 
-  /// Gives the learner the batch of the next step, and more if it computes several at once. Before a save and before the end
-  /// it gets no more, so that each batch before them is part of the model, and none after them.
+  /// Gives the learner the batch of the next step, and more if it computes several at once. Before a save and before
+  /// the end it gets no more, so that each batch before them is part of the model, and none after them.
   void give_batches() {
     const Progress& at = progress();
     const bool hold = save_due_ || training_.stop;
@@ -234,8 +234,8 @@ class Loop {
     }
   }
 
-  /// Before the update of the next step. A loss that is not finite may come from an update that is not known to be broken
-  /// yet.
+  /// Before the update of the next step. A loss that is not finite may come from an update that is not known to be
+  /// broken yet.
   void expect_finite(const BatchLoss& loss) {
     if (!std::isfinite(loss.sum)) learner_.settle();
     expect_unbroken();

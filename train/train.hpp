@@ -67,7 +67,8 @@ struct Training {
   BestEpoch best = {};
   /// Adds the teacher's outputs for the images of a batch to their labels.
   std::function<void(int epoch, int index, const Images&, Labels&)> teach = {};
-  /// Called at the end of a cycle of the schedule `snapshots`, with the number of the cycle and that of the epoch, both from 1.
+  /// Called at the end of a cycle of the schedule `snapshots`, with the number of the cycle and that of the epoch, both
+  /// from 1.
   std::function<void(int cycle, int epoch, const ModelState&)> save_snapshot = {};
   /// Called when the test accuracy of an epoch is higher than in all epochs before.
   std::function<void(const BestEpoch&, const ModelState&)> save_best = {};
@@ -90,9 +91,10 @@ struct Outcome {
 using Save = std::function<void(const TrainingState&)>;
 
 /// Trains from `start` on. Calls `save` at the end of each epoch, every training.checkpoint_seconds, and when training
-/// stops; without `save`, it asks the learner for no state. If the learner goes back to an earlier step, the loop repeats
-/// the steps from there with the same images and random numbers. Throws Diverged if a loss, a weight or a moment is not
-/// finite, and PeerLost if the learner cannot go on; before that, it saves the state that the learner kept.
+/// stops; without `save`, it asks the learner for no state. If the learner goes back to an earlier step, the loop
+/// repeats the steps from there with the same images and random numbers. Throws Diverged if a loss, a weight or a
+/// moment is not finite, and PeerLost if the learner cannot go on; before that, it saves the state that the learner
+/// kept.
 Outcome train(const Training& training, Learner& learner, TrainingState start, const Observers& observers,
               const Save& save);
 

@@ -13,7 +13,8 @@
 
 namespace convoy {
 
-/// What one member did since the last report: how it spent its time, in seconds, and the bytes that it sent and received.
+/// What one member did since the last report: how it spent its time, in seconds, and the bytes that it sent and
+/// received.
 struct MemberTime {
   std::string member;
   double compute = 0.0;
@@ -44,8 +45,8 @@ struct Broken {
 class Trunk {
  public:
   virtual ~Trunk() = default;
-  /// Computes the maps of outputs_of(stages) from normalised images, and returns the maps of the last one. They belong to the
-  /// trunk and are valid until its next forward pass.
+  /// Computes the maps of outputs_of(stages) from normalised images, and returns the maps of the last one. They belong
+  /// to the trunk and are valid until its next forward pass.
   const Tensor& forward(const Images& images, const Pass& pass) {
     begin(images, pass);
     while (next_outputs()) continue;
@@ -97,11 +98,12 @@ class Trunk {
   virtual std::vector<ShardState> snapshot() = 0;
   /// Begins a snapshot of the current state, which is collected while further steps run. Drops a snapshot in progress.
   virtual void begin_snapshot() = 0;
-  /// Takes what begin_snapshot() or begin_gradients() began to collect. Returns nothing if it is incomplete or was taken already.
+  /// Takes what begin_snapshot() or begin_gradients() began to collect. Returns nothing if it is incomplete or was
+  /// taken already.
   virtual std::optional<std::vector<ShardState>> take_snapshot() = 0;
-  /// Begins to collect the gradients of the backward pass, which was given all samples: take_snapshot() returns them in the form
-  /// of a state without moments, in which the running averages are those after the pass. Members send the gradients of a stage
-  /// once they know them, while they are still in the pass.
+  /// Begins to collect the gradients of the backward pass, which was given all samples: take_snapshot() returns them in
+  /// the form of a state without moments, in which the running averages are those after the pass. Members send the
+  /// gradients of a stage once they know them, while they are still in the pass.
   virtual void begin_gradients() = 0;
   /// Sets the state of every stage.
   void load(const std::vector<ShardState>& states) {
@@ -110,8 +112,8 @@ class Trunk {
   }
   /// Begins to set the state of every stage. It is set once the trunk is settled().
   virtual void begin_load(const std::vector<ShardState>& states) = 0;
-  /// From now on, the weights that are loaded and the gradients that are collected travel in this type where they travel; not
-  /// int8. The weights must have been rounded to it.
+  /// From now on, the weights that are loaded and the gradients that are collected travel in this type where they
+  /// travel; not int8. The weights must have been rounded to it.
   virtual void carry_states_in(NumberType) {}
   /// The times of each member since the last call.
   virtual std::vector<MemberTime> take_times() = 0;

@@ -1,5 +1,5 @@
-// A queue for transfers of which one is to run at a time, so that each has the whole link. (Slampa, Estimating the speedup of
-// parallel training of neural networks, Brno 2017, proposes a semaphore with a queue for each direction.)
+// A queue for transfers of which one is to run at a time, so that each has the whole link. (Slampa, Estimating the
+// speedup of parallel training of neural networks, Brno 2017, proposes a semaphore with a queue for each direction.)
 #pragma once
 
 #include <algorithm>

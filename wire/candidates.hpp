@@ -18,11 +18,12 @@ class Candidates {
 
   /// Notes that a call came from this address.
   void hear(const std::string& address, Time now);
-  /// Returns the address to try now, and counts it as being tried. Returns nothing if none is due. Addresses at which the
-  /// master was found before come first, then those that call steadily like a master, then those that were tried longest
-  /// ago.
+  /// Returns the address to try now, and counts it as being tried. Returns nothing if none is due. Addresses at which
+  /// the master was found before come first, then those that call steadily like a master, then those that were tried
+  /// longest ago.
   std::optional<std::string> next(Time now);
-  /// Ends an attempt that failed. The next may begin after a delay that doubles with each failure in a row, to a minute.
+  /// Ends an attempt that failed. The next may begin after a delay that doubles with each failure in a row, to a
+  /// minute.
   void failed(const std::string& address, Time now);
   /// Ends an attempt that found the master, which makes up for earlier failures.
   void found(const std::string& address);

@@ -1,5 +1,5 @@
-// Content hashes of filter states and images. A slave that still has a state or an image with the same hash need not be sent it
-// again.
+// Content hashes of filter states and images. A slave that still has a state or an image with the same hash need not be
+// sent it again.
 #pragma once
 
 #include <compare>

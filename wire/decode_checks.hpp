@@ -1,5 +1,5 @@
-// Checks of values that a peer has sent, and the decoding of those parts of messages that have a file of their own. Only the
-// sources of decode() include this header.
+// Checks of values that a peer has sent, and the decoding of those parts of messages that have a file of their own.
+// Only the sources of decode() include this header.
 #pragma once
 
 #include <flatbuffers/flatbuffers.h>
@@ -25,8 +25,8 @@ T within(T value, T low, T high, const char* field) {
   return value;
 }
 
-/// Throws Error unless the elements of a vector, which have the alignment of T, are where they may be read. FlatBuffers'
-/// verifier looks at where a vector begins, not at where its elements do.
+/// Throws Error unless the elements of a vector, which have the alignment of T, are where they may be read.
+/// FlatBuffers' verifier looks at where a vector begins, not at where its elements do.
 template <class T, class Vector>
 void expect_aligned(const Vector& list) {
   const bool aligned = reinterpret_cast<std::uintptr_t>(list.Data()) % alignof(T) == 0;

@@ -1,5 +1,5 @@
-// Addresses of the form "tcp://HOST:PORT", as users write them. An IPv6 address stands in brackets, and a link-local one
-// names the network interface of this machine behind it: "tcp://[fe80::1%eth0]:5570".
+// Addresses of the form "tcp://HOST:PORT", as users write them. An IPv6 address stands in brackets, and a link-local
+// one names the network interface of this machine behind it: "tcp://[fe80::1%eth0]:5570".
 #pragma once
 
 #include <string>
@@ -28,8 +28,9 @@ Address address_to_listen(const std::string& text, const std::string& option = "
 /// which it reaches the master. A network interface is left out, because it is one of the master.
 std::string endpoint_for_peers(const std::string& ip, int port);
 
-/// Parses an address that endpoint_for_peers() made, on a slave that reaches its master at the host `master`. An address
-/// that is valid on one network only is looked for on the network of the master. Throws Error if the text is no address.
+/// Parses an address that endpoint_for_peers() made, on a slave that reaches its master at the host `master`. An
+/// address that is valid on one network only is looked for on the network of the master. Throws Error if the text is no
+/// address.
 Address address_of_peer(const std::string& endpoint, const std::string& master);
 
 /// Looks a host up, which may take seconds. Returns the error as a text for people, or an empty text if the host has an

@@ -23,8 +23,8 @@ class Gatekeeper {
   Gatekeeper(const Gatekeeper&) = delete;
   Gatekeeper& operator=(const Gatekeeper&) = delete;
 
-  /// The public key of the client that sent a message, if it may send messages now; else an empty text. A client may have
-  /// connected before its key was revoked. The frame must be the message's header.
+  /// The public key of the client that sent a message, if it may send messages now; else an empty text. A client may
+  /// have connected before its key was revoked. The frame must be the message's header.
   std::string sender(const zmq::message_t& header) const;
   /// Returns the clients that were not admitted since the last call; at most the first 64 of them are kept.
   std::vector<Refusal> take_refusals();

@@ -17,8 +17,8 @@ KeyPair make_key_pair();
 /// Whether a text is a key in Z85.
 bool is_key(const std::string& text);
 
-/// The keys that a slave is given: the master's public key, to recognise the master, and a pair by which the master knows
-/// the slave. All slaves share one pair, unless a slave has a pair of its own.
+/// The keys that a slave is given: the master's public key, to recognise the master, and a pair by which the master
+/// knows the slave. All slaves share one pair, unless a slave has a pair of its own.
 struct JoinKey {
   std::string master;
   KeyPair member;

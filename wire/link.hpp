@@ -112,8 +112,8 @@ class LinkBroken : public Error {
   std::string peer_;
 };
 
-/// A slave's end: both connections to the master, and the connections from and to other slaves. It connects to the master
-/// in the background, with retries.
+/// A slave's end: both connections to the master, and the connections from and to other slaves. It connects to the
+/// master in the background, with retries.
 class ClientLink {
  public:
   virtual ~ClientLink() = default;
@@ -150,10 +150,10 @@ class ClientLink {
     std::string key = {};  ///< peer_key() of the slave
     Lane lane = Lane::prompt;
   };
-  /// Drops all links to peers, and makes a connection for each of `peers`, as node `self` of the plan with this token. A
-  /// slave to which this one sends in both lanes is there once for each lane. From now on, messages with other tokens are
-  /// ignored, and with keys also messages of clients whose public key is none of `clients`, which cannot connect either.
-  /// A peer whose address or key cannot be used is one of unreached().
+  /// Drops all links to peers, and makes a connection for each of `peers`, as node `self` of the plan with this token.
+  /// A slave to which this one sends in both lanes is there once for each lane. From now on, messages with other tokens
+  /// are ignored, and with keys also messages of clients whose public key is none of `clients`, which cannot connect
+  /// either. A peer whose address or key cannot be used is one of unreached().
   virtual void meet(const std::string& token, int self, const std::vector<Peer>& peers,
                     const std::vector<std::string>& clients = {}) = 0;
   /// From now on, `slaves` slaves send to the master and to one another at the same time, this one among them. The
@@ -162,8 +162,8 @@ class ClientLink {
   /// Waits until all peers are connected. Returns "NAME at HOST:PORT" of each peer that is not connected at the
   /// deadline, and the reason where one is known. Does not wait for peers that cannot be connected.
   virtual std::vector<std::string> unreached(Deadline deadline) = 0;
-  /// Queues a message without waiting. Messages of one lane arrive in their order. The queue has no limit, but never holds
-  /// more than the plan sends in two steps. Throws LinkBroken if the connection broke.
+  /// Queues a message without waiting. Messages of one lane arrive in their order. The queue has no limit, but never
+  /// holds more than the plan sends in two steps. Throws LinkBroken if the connection broke.
   virtual void send_to_peer(int node, Lane lane, const Envelope& envelope) = 0;
 };
 
@@ -174,8 +174,8 @@ class Network {
   /// Listens at an endpoint such as "tcp://*:5570"; "tcp://127.0.0.1:*" picks a free port. Throws Error naming the
   /// endpoint.
   virtual std::unique_ptr<ServerLink> listen(const std::string& endpoint, const LinkOptions& options) = 0;
-  /// Begins to connect to the master at the endpoint, and listens for other slaves at TCP port `peer_port`; 0 picks a free
-  /// port. Throws Error if the endpoint cannot be parsed or the port is taken.
+  /// Begins to connect to the master at the endpoint, and listens for other slaves at TCP port `peer_port`; 0 picks a
+  /// free port. Throws Error if the endpoint cannot be parsed or the port is taken.
   virtual std::unique_ptr<ClientLink> connect(const std::string& endpoint, const LinkOptions& options,
                                               int peer_port) = 0;
 };

@@ -134,8 +134,8 @@ struct Wanted {
 /// to the slaves that take them over. Answered by Done when the slave has received all states that it takes over
 /// itself.
 struct Move {};
-/// Master to slave: the next step. The slave begins it when it has finished the step before, and answers Done when it has
-/// finished all its tasks of the step. At most one step may wait.
+/// Master to slave: the next step. The slave begins it when it has finished the step before, and answers Done when it
+/// has finished all its tasks of the step. At most one step may wait.
 struct Step {
   std::uint64_t number = 0;  ///< counts from 1 in each plan
   StepWork work;
@@ -162,8 +162,8 @@ struct Piece {
   std::uint64_t first = 0;
   bool operator==(const Piece&) const = default;
 };
-/// Master to slave that keeps images, in the place of the Pieces of a task of the graph that sends images: the contents of the
-/// images of which the samples are views. Answered by Missing.
+/// Master to slave that keeps images, in the place of the Pieces of a task of the graph that sends images: the contents
+/// of the images of which the samples are views. Answered by Missing.
 struct Originals {
   std::uint64_t step = 0;
   std::uint32_t task = 0;
@@ -171,8 +171,8 @@ struct Originals {
   std::vector<ImageView> views = {};    ///< for each sample; empty if samples are their originals
   std::vector<std::uint8_t> fill = {};  ///< with views: for each channel, the pixel outside of an image
 };
-/// Slave to master: the samples whose originals it lacks. The master sends these originals as Pieces of the task, one after
-/// another; Piece::first counts their pixels.
+/// Slave to master: the samples whose originals it lacks. The master sends these originals as Pieces of the task, one
+/// after another; Piece::first counts their pixels.
 struct Missing {
   std::uint64_t step = 0;
   std::uint32_t task = 0;

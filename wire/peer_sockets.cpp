@@ -14,8 +14,8 @@ namespace {
 
 /// What follows the node in the id of a connection of the bulk lane.
 constexpr std::string_view kBulkSuffix = "b";
-/// The type of service of the bulk lane: throughput rather than delay. The queues of this machine's card send such packets
-/// last.
+/// The type of service of the bulk lane: throughput rather than delay. The queues of this machine's card send such
+/// packets last.
 constexpr int kBulkService = 0x08;
 /// How long a slave waits before it connects again to a slave that did not admit it.
 constexpr auto kTryAgain = std::chrono::milliseconds(100);
@@ -43,7 +43,8 @@ void PeerSockets::meet(const std::string& token, int self, const std::vector<Cli
 void PeerSockets::meet(PeerSocket& link) {
   link.since = Clock::now();
   configure(link.socket, options_);
-  // The queue is unlimited: a send that blocked on a hung peer would keep this slave from reading the master's new plan.
+  // The queue is unlimited: a send that blocked on a hung peer would keep this slave from reading the master's new
+  // plan.
   link.socket.set(zmq::sockopt::sndhwm, 0);
   if (link.peer.lane == Lane::bulk) link.socket.set(zmq::sockopt::tos, kBulkService);
   link.socket.set(zmq::sockopt::tcp_keepalive, 1);

@@ -26,8 +26,8 @@ class PeerSockets {
 
   /// As ClientLink::meet(); names are tried in IPv6 or IPv4.
   void meet(const std::string& token, int self, const std::vector<ClientLink::Peer>& peers, bool names_in_ipv6);
-  /// Returns the peers without a connection, each once, with what is wrong where that is known, and whether any of them may
-  /// still be reached.
+  /// Returns the peers without a connection, each once, with what is wrong where that is known, and whether any of them
+  /// may still be reached.
   std::pair<std::vector<std::string>, bool> unreached();
   /// Throws LinkBroken naming a peer whose connection broke after it was established.
   void watch();

@@ -22,8 +22,8 @@ constexpr auto kStillAsking = 3s;
 constexpr auto kHousekeeping = 250ms;
 /// How long all lines wait for a slave whose queue of 8192 messages is full; it is lost afterwards.
 constexpr auto kFullQueue = 2s;
-/// The bytes that may wait for a run that does not receive. Slaves send no more than the maps of a step before they need
-/// something of their master.
+/// The bytes that may wait for a run that does not receive. Slaves send no more than the maps of a step before they
+/// need something of their master.
 constexpr std::size_t kMostUnread = std::size_t{1} << 30;
 constexpr std::size_t kMostAsking = 1024;
 constexpr std::size_t kMostRefusals = 256;

@@ -1,5 +1,5 @@
-// One port of a master for several runs in one process, each in a thread of its own. The switchboard owns the link and gives
-// each run a line: a network on which the run's master hears the slaves of some names alone.
+// One port of a master for several runs in one process, each in a thread of its own. The switchboard owns the link and
+// gives each run a line: a network on which the run's master hears the slaves of some names alone.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace convoy::wire {
 
-/// A slave that says Hello goes to the line that has its name. If none has, it gets no answer, which leaves it asking every
-/// half second, and it is one of waiting(). All functions may be called from several threads.
+/// A slave that says Hello goes to the line that has its name. If none has, it gets no answer, which leaves it asking
+/// every half second, and it is one of waiting(). All functions may be called from several threads.
 class Switchboard {
  public:
   /// Returns why a slave may take part in no run, as a sentence for its user; empty if it may. It is called in the
@@ -67,8 +67,8 @@ class Switchboard::Line final : public Network {
   /// Must not be called: the line is a master's.
   std::unique_ptr<ClientLink> connect(const std::string& endpoint, const LinkOptions& options, int peer_port) override;
 
-  /// The slaves of the line's names that no run has: they have sent nothing on their data connections, are gone, or were sent
-  /// away.
+  /// The slaves of the line's names that no run has: they have sent nothing on their data connections, are gone, or
+  /// were sent away.
   std::vector<std::string> absent() const;
 
  private:

@@ -43,7 +43,8 @@ int error_of_connecting(const addrinfo& to) {
   return error;
 }
 
-/// Whether an error means that this machine has no route to the address, for example to an IPv6 address from IPv4 alone.
+/// Whether an error means that this machine has no route to the address, for example to an IPv6 address from IPv4
+/// alone.
 bool is_out_of_reach(int error) {
   return error == EHOSTUNREACH || error == ENETUNREACH || error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
 }
@@ -75,7 +76,8 @@ std::string why_unconnected(const Address& address) {
   addrinfo* found = nullptr;
   if (getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &wanted, &found) != 0) return "";
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  // A name may have several addresses. An error of an address that has a route says more than one of an address without.
+  // A name may have several addresses. An error of an address that has a route says more than one of an address
+  // without.
   constexpr int kMostAddresses = 4;
   int error = 0;
   int tried = 0;

@@ -20,9 +20,9 @@ CONVOY_BOTH inline float height_of_gelu(float x) {
   return tanhf(0.79788456080286535588F * (x + 0.044715F * x * x * x));
 }
 
-/// Applies an activation that activate() does not know, by its number: 5 clip, 6 hard sigmoid, 7 ELU, 8 SELU, 9 softplus,
-/// 10 SiLU, 11 hard swish, 12 GELU, 13 GELU by tanh, 14 mish, 15 CELU. They have kernels of their own, so that those of the
-/// others stay small.
+/// Applies an activation that activate() does not know, by its number: 5 clip, 6 hard sigmoid, 7 ELU, 8 SELU, 9
+/// softplus, 10 SiLU, 11 hard swish, 12 GELU, 13 GELU by tanh, 14 mish, 15 CELU. They have kernels of their own, so
+/// that those of the others stay small.
 CONVOY_BOTH inline float activate_apart(int activation, float x, float alpha, float beta) {
   switch (activation) {
     case 5: return x < alpha ? alpha : x > beta ? beta : x;

@@ -27,7 +27,8 @@ using Filters = Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudn
 using Geometry =
     Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor>;
 
-/// What all bare convolutions on a GPU share: the GPU, cuDNN's handle, and a workspace as large as the neediest asks for.
+/// What all bare convolutions on a GPU share: the GPU, cuDNN's handle, and a workspace as large as the neediest asks
+/// for.
 struct Bench {
   Bench(int number, bool tf32) : gpu(number, tf32) {
     gpu.use();

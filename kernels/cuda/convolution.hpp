@@ -87,15 +87,15 @@ std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, CudaSc
 /// Returns a grouped convolution by kernels of Convoy's own. The shard may have any of the filters.
 std::unique_ptr<CudaConvolution> make_grouped_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
-/// Returns a stage without weights (StageKind), by kernels of Convoy's own. It takes neither weights nor bias, applies no
-/// activation, and has no filter gradient.
+/// Returns a stage without weights (StageKind), by kernels of Convoy's own. It takes neither weights nor bias, applies
+/// no activation, and has no filter gradient.
 std::unique_ptr<CudaConvolution> make_cuda_weightless(cuda::Gpu& gpu, const ShardSpec& spec);
 
 /// Returns whether cuDNN is built in.
 bool has_cudnn();
-/// Returns a convolution by the fastest of cuDNN's deterministic algorithms and matrix products, pass by pass. They are timed
-/// once and remembered on disk, so that equal runs compute alike. Returns null where cuDNN cannot compute it: with
-/// asymmetric padding, or where a pass has no such algorithm that takes little memory.
+/// Returns a convolution by the fastest of cuDNN's deterministic algorithms and matrix products, pass by pass. They are
+/// timed once and remembered on disk, so that equal runs compute alike. Returns null where cuDNN cannot compute it:
+/// with asymmetric padding, or where a pass has no such algorithm that takes little memory.
 std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
 }  // namespace convoy

@@ -106,8 +106,8 @@ class DnnConvolution : public CudaConvolution {
     }
   }
 
-  /// Chooses how each pass is computed; call it once, before any pass. Returns false where cuDNN has no algorithm for one
-  /// of them.
+  /// Chooses how each pass is computed; call it once, before any pass. Returns false where cuDNN has no algorithm for
+  /// one of them.
   bool choose_ways() {
     std::array<std::vector<Way>, 3> ways{forward_ways(), {}, filter_gradient_ways()};
     if (spec_.input_gradient) ways[kInputGradient] = input_gradient_ways();
@@ -244,8 +244,8 @@ class DnnConvolution : public CudaConvolution {
     });
   }
 
-  /// Times the ways of each pass, and matrix products, on memory that it allocates, and takes the fastest. Returns false where
-  /// memory is short; the first way of each pass then stays chosen.
+  /// Times the ways of each pass, and matrix products, on memory that it allocates, and takes the fastest. Returns
+  /// false where memory is short; the first way of each pass then stays chosen.
   bool measure(const std::array<std::vector<Way>, 3>& all) {
     try {
       std::size_t bytes = 0;
@@ -290,8 +290,8 @@ class DnnConvolution : public CudaConvolution {
     take(pass, best);
   }
 
-  /// Returns the seconds of a pass after a first run, which loads kernels; infinity where the pass is refused. A pass that
-  /// takes more than twice the `shortest` time is run no more than twice.
+  /// Returns the seconds of a pass after a first run, which loads kernels; infinity where the pass is refused. A pass
+  /// that takes more than twice the `shortest` time is run no more than twice.
   template <class Run>
   double seconds_of(Run run, double shortest) {
     constexpr int kRuns = 4;

@@ -211,8 +211,9 @@ struct SumProducts {
   }
 };
 
-/// Max pooling. Padding never wins; among equal elements the first does; a NaN wins over every number. `places` holds the
-/// index of the maximum in its map. After a ReLU a maximum of zero has no place (-1), because the ReLU's slope is zero there.
+/// Max pooling. Padding never wins; among equal elements the first does; a NaN wins over every number. `places` holds
+/// the index of the maximum in its map. After a ReLU a maximum of zero has no place (-1), because the ReLU's slope is
+/// zero there.
 struct MaxPool {
   Window window;
   bool after_relu;

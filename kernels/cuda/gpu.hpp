@@ -49,8 +49,8 @@ struct Layout {
 /// Returns the GPUs of this machine. Raises where there is no driver, or none that this version of CUDA can use.
 std::vector<GpuInfo> list_gpus();
 
-/// A GPU. All functions but the writing ones, read and finish are asynchronous; the GPU executes everything in the order of the
-/// calls. Functions raise where the GPU refuses or fails. No function waits longer than two minutes.
+/// A GPU. All functions but the writing ones, read and finish are asynchronous; the GPU executes everything in the
+/// order of the calls. Functions raise where the GPU refuses or fails. No function waits longer than two minutes.
 class Gpu {
  public:
   /// With `tf32`, matrix products may round their factors to 10 bits of mantissa, for speed.
@@ -79,8 +79,8 @@ class Gpu {
   void finish();
 
   void multiply(const Product& product);
-// Sums what each channel's elements add, in an order that depends on the layout alone. `first` takes the first sum of each
-// channel; `second` takes the other one, where the summand has two.
+// Sums what each channel's elements add, in an order that depends on the layout alone. `first` takes the first sum of
+// each channel; `second` takes the other one, where the summand has two.
 #define CONVOY_DECLARE(Summand) void sum(Summand summand, const Layout& layout, float* first, float* second = nullptr);
   CONVOY_CUDA_SUMMANDS(CONVOY_DECLARE)
 #undef CONVOY_DECLARE

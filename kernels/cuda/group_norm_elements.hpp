@@ -5,8 +5,8 @@
 
 namespace convoy::cuda {
 
-/// The groups of which a shard has channels (GroupNorm in core/stage.hpp). A set is what has a mean and a variance: a group of
-/// one sample, or one position of it. Sets are numbered (sample, group, position).
+/// The groups of which a shard has channels (GroupNorm in core/stage.hpp). A set is what has a mean and a variance: a
+/// group of one sample, or one position of it. Sets are numbered (sample, group, position).
 struct NormGroups {
   int channels;  ///< of the input
   int first;     ///< the first channel of the shard
@@ -25,7 +25,8 @@ struct NormGroups {
     const int group = n * groups + channel / group_channels - first_group;
     return by_position ? group * places + place : group;
   }
-  /// Returns the index in the input of element p of the (channel, place) elements of group `group` of all samples' groups.
+  /// Returns the index in the input of element p of the (channel, place) elements of group `group` of all samples'
+  /// groups.
   CONVOY_BOTH int element(int group, int p) const {
     const int channel = (first_group + group % groups) * group_channels;
     return (group / groups * channels + channel) * places + p;
@@ -159,8 +160,8 @@ struct NormaliseGroups {
   }
 };
 
-/// The gradient with respect to the input (GroupNormLoops in kernels/host/group_norm.hpp). It is 0 for channels of other
-/// groups. `sums` and `products` are those of GroupSlopes.
+/// The gradient with respect to the input (GroupNormLoops in kernels/host/group_norm.hpp). It is 0 for channels of
+/// other groups. `sums` and `products` are those of GroupSlopes.
 struct NormaliseGroupsGradient {
   NormGroups of;
   const float* input;

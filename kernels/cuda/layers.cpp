@@ -164,7 +164,8 @@ class CudaPooling : public CudaLayer {
   cuda::Memory<int> places_;
 };
 
-/// Each pass draws the factors anew, because the generator is counter-based and gives the same numbers on every machine.
+/// Each pass draws the factors anew, because the generator is counter-based and gives the same numbers on every
+/// machine.
 class CudaDropout : public CudaLayer {
  public:
   CudaDropout(cuda::Gpu& gpu, const Dropout& dropout, const CudaTensor& input, const Origin& origin,

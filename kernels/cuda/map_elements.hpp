@@ -1,5 +1,5 @@
-// The work of one thread of each CUDA kernel (elements.hpp), for maps that pass unchanged, in another order, normalised over
-// their channels, or with some of them dropped.
+// The work of one thread of each CUDA kernel (elements.hpp), for maps that pass unchanged, in another order, normalised
+// over their channels, or with some of them dropped.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace convoy::cuda {
 
-/// Copies or adds a run of channels of each sample. `run` is the number of values of the run; `from_sample` and `to_sample`
-/// count the values of a sample, `from_first` and `to_first` the values before the run.
+/// Copies or adds a run of channels of each sample. `run` is the number of values of the run; `from_sample` and
+/// `to_sample` count the values of a sample, `from_first` and `to_first` the values before the run.
 struct TakeChannels {
   int run;
   int from_sample;
@@ -119,8 +119,8 @@ struct NormaliseResponse {
   }
 };
 
-/// The gradient with respect to an input channel: through its own normalised value, and through the bases of all channels of
-/// the shard whose windows contain it.
+/// The gradient with respect to an input channel: through its own normalised value, and through the bases of all
+/// channels of the shard whose windows contain it.
 struct NormaliseResponseGradient {
   NormWindow of;
   const float* input;
@@ -164,8 +164,9 @@ CONVOY_BOTH inline std::uint32_t random_bits(std::uint32_t counter0, std::uint32
   return counter0;
 }
 
-/// Multiplies each element by its factor of dropout (dropout_scale() in core/random.hpp), or by that of the first element of its
-/// map if `spatial` is set. `first` is the number of the first sample in the shard; Origin in kernels/device.hpp explains the other numbers.
+/// Multiplies each element by its factor of dropout (dropout_scale() in core/random.hpp), or by that of the first
+/// element of its map if `spatial` is set. `first` is the number of the first sample in the shard; Origin in
+/// kernels/device.hpp explains the other numbers.
 struct Drop {
   std::uint64_t seed;
   std::uint32_t stream;

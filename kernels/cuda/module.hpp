@@ -43,9 +43,9 @@ bool convoy_cuda_has_cudnn();
 void convoy_cuda_list(std::vector<CudaRow>& rows);
 /// Creates a device. Throws Error where the GPU cannot be used.
 void convoy_cuda_make(const CudaRequest& request, std::unique_ptr<Device>& device);
-/// cuDNN's convolution by itself, by the fastest algorithm of each pass, whether or not it gives the same bits each time:
-/// once for NCHW and once for NHWC where cuDNN computes it so. None where cuDNN is not built in, or where padding differs
-/// from side to side. Throws Error where the GPU cannot be used.
+/// cuDNN's convolution by itself, by the fastest algorithm of each pass, whether or not it gives the same bits each
+/// time: once for NCHW and once for NHWC where cuDNN computes it so. None where cuDNN is not built in, or where padding
+/// differs from side to side. Throws Error where the GPU cannot be used.
 void convoy_cuda_bare(const BareCudnnRequest& request, BareLayouts& layouts);
 }
 

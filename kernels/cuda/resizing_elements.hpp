@@ -5,7 +5,8 @@
 
 namespace convoy::cuda {
 
-/// What the elements of a resized row or column are made of (elements_of() in core/stage.hpp), as tables in device memory.
+/// What the elements of a resized row or column are made of (elements_of() in core/stage.hpp), as tables in device
+/// memory.
 struct ResizedAxis {
   int extent;        ///< of the map
   int result;        ///< of the resized map

@@ -1,4 +1,5 @@
-// Stages without weights on a GPU: channels that pass, as they are or in another order, norms and maps of other rows and columns.
+// Stages without weights on a GPU: channels that pass, as they are or in another order, norms and maps of other rows
+// and columns.
 
 #include <vector>
 

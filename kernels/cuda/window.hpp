@@ -77,8 +77,8 @@ CONVOY_BOTH inline MapElement element_of(const Window& w, int i) {
           cover(x, w.left, w.reach_w(), w.stride_w, w.out_width)};
 }
 
-/// Place i of pooled maps: the first element of its input map, and the rows and columns under its window, which are as far apart
-/// as its dilation says.
+/// Place i of pooled maps: the first element of its input map, and the rows and columns under its window, which are as
+/// far apart as its dilation says.
 struct Place {
   int map;
   Cover rows;

@@ -7,8 +7,8 @@
 
 namespace convoy {
 
-/// Computes a product on the calling thread. On x86-64 with AVX2 and FMA, vectors are twice as long as the vectors that every
-/// x86-64 has.
+/// Computes a product on the calling thread. On x86-64 with AVX2 and FMA, vectors are twice as long as the vectors that
+/// every x86-64 has.
 void eigen_product(const Matmul<float>& job);
 void eigen_product(const Matmul<double>& job);
 

@@ -7,8 +7,8 @@
 
 namespace convoy {
 
-/// Says which elements of a map's row or column each element of the result is computed from (Between in core/stage.hpp), and
-/// the other way round.
+/// Says which elements of a map's row or column each element of the result is computed from (Between in
+/// core/stage.hpp), and the other way round.
 struct AxisTables {
   // by element of the result
   std::vector<int> first;  ///< -1 for a zero
@@ -27,8 +27,8 @@ struct AxisTables {
       weight.push_back(static_cast<float>(each.weight));
       for (const int at : {each.first, each.second}) {
         if (at < 0) continue;
-        int& behind = end[static_cast<std::size_t>(at)];
-        if (behind == 0) begin[static_cast<std::size_t>(at)] = made;
+        int& behind = end[at];
+        if (behind == 0) begin[at] = made;
         behind = made + 1;
       }
     }

@@ -7,8 +7,8 @@
 
 namespace convoy {
 
-/// One batch norm of a shard. `x` and `y` are its input and output, `dy` and `dx` the gradients with respect to them; all
-/// have the shard's samples. Channels are independent, so callers may run them on several threads.
+/// One batch norm of a shard. `x` and `y` are its input and output, `dy` and `dx` the gradients with respect to them;
+/// all have the shard's samples. Channels are independent, so callers may run them on several threads.
 template <class T>
 class HostBatchNorm {
  public:
@@ -23,8 +23,8 @@ class HostBatchNorm {
     double products = 0.0;
   };
 
-  /// `parameters` are the shard's and must outlive the norm, which is batch norm number `number` of its stage. `shape` is
-  /// the input's, and `whole_batch` the samples over which all shards together normalise.
+  /// `parameters` are the shard's and must outlive the norm, which is batch norm number `number` of its stage. `shape`
+  /// is the input's, and `whole_batch` the samples over which all shards together normalise.
   HostBatchNorm(const BatchNorm& layer, const Shape& shape, int whole_batch, HostParameters<T>& parameters,
                 std::size_t number);
 

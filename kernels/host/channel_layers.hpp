@@ -30,8 +30,8 @@ class ChannelLayers {
   BasicTensor<T>& output_gradient() { return slopes_.back(); }
   const BasicTensor<T>& input_gradient() const { return slopes_.front(); }
 
-  /// Sets the maps that Add or Multiply layer number `index` takes in, of shape added_shapes()[index]. They must outlive the
-  /// layers.
+  /// Sets the maps that Add or Multiply layer number `index` takes in, of shape added_shapes()[index]. They must
+  /// outlive the layers.
   void connect(std::size_t index, const BasicTensor<T>& maps) { added_.at(index) = &maps; }
   /// Returns the gradient with respect to the maps that this layer takes in, for the samples of the last backward.
   const BasicTensor<T>& added_gradient(std::size_t index) const {

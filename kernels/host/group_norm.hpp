@@ -19,8 +19,8 @@ class GroupNormLoops {
 
   /// Computes the shard's maps, (filters, rows, columns), from all channels of the input.
   void normalise(const T* input, T* maps) const;
-  /// Adds the gradient with respect to the input, of all channels of the groups, that the shard's maps have with the gradient
-  /// `gradient`. Parts of shards that share a group add up to the whole gradient.
+  /// Adds the gradient with respect to the input, of all channels of the groups, that the shard's maps have with the
+  /// gradient `gradient`. Parts of shards that share a group add up to the whole gradient.
   void differentiate(const T* input, const T* gradient, T* input_gradient) const;
 
  private:

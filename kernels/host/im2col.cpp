@@ -5,8 +5,8 @@
 namespace convoy {
 namespace {
 
-/// A stretch of a matrix row: the windows of one output row, at one place of the kernel. Its windows from first to before last
-/// read the image, and the others the padding.
+/// A stretch of a matrix row: the windows of one output row, at one place of the kernel. Its windows from first to
+/// before last read the image, and the others the padding.
 struct Stretch {
   long start;  ///< of the stretch in the matrix
   long image;  ///< the element of the image that window 0 would read

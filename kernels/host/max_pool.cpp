@@ -71,8 +71,8 @@ Range over(int element, int stride, int reach, int pad, int positions) {
 /// The place of an element that lies between the elements of a dilated window.
 constexpr std::int32_t kBetween = -1;
 
-/// Sums of values, which are NaN if a value is NaN (or for infinities of both signs). A sum costs less than a comparison
-/// of each value with NaN.
+/// Sums of values, which are NaN if a value is NaN (or for infinities of both signs). A sum costs less than a
+/// comparison of each value with NaN.
 struct Traces {
   Several::Value several{};
   float single = 0.0F;

@@ -12,8 +12,9 @@ ResizingLoops<T>::ResizingLoops(const Stage& stage)
   columns_ = elements_of(stage.resizing.mode, stage.resizing.columns, stage.width);
 }
 
-/// Calls visit(made, element, weight) for every element `made` of the resized map and each element of the map from which it is
-/// computed. With linear, all four elements are visited even if their weight is 0, so that a NaN spreads as in PyTorch.
+/// Calls visit(made, element, weight) for every element `made` of the resized map and each element of the map from
+/// which it is computed. With linear, all four elements are visited even if their weight is 0, so that a NaN spreads as
+/// in PyTorch.
 template <class T>
 template <class Visit>
 void ResizingLoops<T>::for_each_part(Visit visit) const {

@@ -1,5 +1,5 @@
-// Stages without a convolution as plain loops over NCHW tensors: the identity, a shuffle of channels, response norm, group norm
-// and resizing.
+// Stages without a convolution as plain loops over NCHW tensors: the identity, a shuffle of channels, response norm,
+// group norm and resizing.
 #pragma once
 
 #include <vector>

@@ -185,7 +185,7 @@ void BatchNormLayer::take_slopes(std::span<const double> joint) {
     const double factor = static_cast<double>(floats_of(weights_.values)[c]) * inverse / whole_count_;
     mean[c] = floats_of(mean_)[c];
     constant[c] = static_cast<float>(-factor * joint[c]);
-    slope[c] = static_cast<float>(-factor * inverse * joint[static_cast<std::size_t>(shape_.c + c)]);
+    slope[c] = static_cast<float>(-factor * inverse * joint[shape_.c + c]);
   }
   const std::size_t pixels = static_cast<std::size_t>(maps.height) * static_cast<std::size_t>(maps.width);
   const float* input = floats_of(input_);

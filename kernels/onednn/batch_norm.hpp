@@ -9,8 +9,8 @@
 
 namespace convoy {
 
-/// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same as
-/// the functions of Shard, of which take_slopes makes input_gradient() ready.
+/// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same
+/// as the functions of Shard, of which take_slopes makes input_gradient() ready.
 class OnednnNorm : public OnednnLayer {
  public:
   virtual std::vector<float> moments() = 0;

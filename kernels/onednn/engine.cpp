@@ -104,9 +104,9 @@ void OnednnEngine::run(const dnnl::primitive& primitive, const std::unordered_ma
 
 #if defined(__x86_64__)
 
-// A comparison with NaN, and so the maximum in a ReLU, sets the flag "invalid operation" of the thread that computes it.
-// The flag stays set until it is cleared, so that a look at it after the primitive costs nothing, unlike a look at the
-// values. Other operations may set it, too; then the slower computation merely confirms the result.
+// A comparison with NaN, and so the maximum in a ReLU, sets the flag "invalid operation" of the thread that computes
+// it. The flag stays set until it is cleared, so that a look at it after the primitive costs nothing, unlike a look at
+// the values. Other operations may set it, too; then the slower computation merely confirms the result.
 bool OnednnEngine::run_relu(const dnnl::primitive& primitive, const std::unordered_map<int, memory>& arguments) {
 #pragma omp parallel
   _mm_setcsr(_mm_getcsr() & ~static_cast<unsigned>(_MM_EXCEPT_INVALID));

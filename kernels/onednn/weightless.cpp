@@ -1,4 +1,5 @@
-// Stages without weights in oneDNN's layouts: the identity and response norm. The code for all devices computes the others.
+// Stages without weights in oneDNN's layouts: the identity and response norm. The code for all devices computes the
+// others.
 
 #include <cstring>
 
@@ -109,9 +110,7 @@ class ResponseNormFront : public WeightlessFront {
   }
 
  private:
-  const memory& workspace(SampleRange samples) const {
-    return workspaces_[static_cast<std::size_t>(samples.first / micro_batch_)];
-  }
+  const memory& workspace(SampleRange samples) const { return workspaces_[samples.first / micro_batch_]; }
 
   bool keep_input_gradient_;
   int micro_batch_;
@@ -126,9 +125,9 @@ class ResponseNormFront : public WeightlessFront {
 std::unique_ptr<OnednnFront> make_onednn_weightless(OnednnEngine& engine, const ShardSpec& spec) {
   if (spec.stage.kind == StageKind::channels) return std::make_unique<PassedChannels>(engine, spec);
   if (spec.stage.kind != StageKind::response_norm) return nullptr;
-  // oneDNN has fast kernels only for beta = 0.75 and whole blocks of channels; for an even size its window differs. With
-  // AVX-512, oneDNN 2.6 crashes when it compiles a backward pass for windows of one channel. For a part of the channels
-  // oneDNN took nine times as long as the code for all devices (192 maps of 56x56, 48 of them computed).
+  // oneDNN has fast kernels only for beta = 0.75 and whole blocks of channels; for an even size its window differs.
+  // With AVX-512, oneDNN 2.6 crashes when it compiles a backward pass for windows of one channel. For a part of the
+  // channels oneDNN took nine times as long as the code for all devices (192 maps of 56x56, 48 of them computed).
   const ResponseNorm& norm = spec.stage.norm;
   const bool odd_window = norm.size > 1 && norm.size % 2 == 1;
   if (!odd_window || norm.beta != 0.75F || spec.filters.count < spec.stage.channels) return nullptr;

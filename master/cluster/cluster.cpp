@@ -156,8 +156,8 @@ void Cluster::train_alone() {
   plan_ = whole_plan(cut_.trunk, batch, kMasterName);
 }
 
-/// Removes the lost slave, or restricts plans to a star if two slaves could not connect to each other. New slaves may come
-/// meanwhile, so the number of losses without a step in between is bounded.
+/// Removes the lost slave, or restricts plans to a star if two slaves could not connect to each other. New slaves may
+/// come meanwhile, so the number of losses without a step in between is bounded.
 void Cluster::lose(const PeerLost& lost) {
   constexpr int kLosses = 20;  // besides one for each slave
   if (losses_++ == 0) most_losses_ = kLosses + static_cast<int>(slave_count());

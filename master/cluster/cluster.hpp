@@ -19,8 +19,8 @@ class Cluster {
           const Observers& observers, const std::atomic<bool>& stop, std::shared_ptr<Device> device);
 
   /// Waits for the slaves that `options` asks for, times them, plans, and has them compile their shards. Tells the
-  /// observers what it is waiting for. Without `keys` it opens those of the options. Returns nothing if `stop` is set before all slaves have joined. All arguments
-  /// must outlive the cluster.
+  /// observers what it is waiting for. Without `keys` it opens those of the options. Returns nothing if `stop` is set
+  /// before all slaves have joined. All arguments must outlive the cluster.
   static std::unique_ptr<Cluster> assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop,
                                            wire::Network& network = wire::tcp_network(),
@@ -55,9 +55,9 @@ class Cluster {
   long verified() const { return verifier_ ? verifier_->verified() : -1; }
 
   /// Makes a new trunk after a slave was lost: with the remaining slaves, with new ones too if fewer than
-  /// options.least_slaves remain, or on this machine alone, as it does once `stop` is set. If two slaves cannot connect to
-  /// each other, the same slaves get a plan in a star. The caller must load the state of the new trunk. Throws Error if no
-  /// member can hold the net, and PeerLost if slaves are lost again and again without a step in between.
+  /// options.least_slaves remain, or on this machine alone, as it does once `stop` is set. If two slaves cannot connect
+  /// to each other, the same slaves get a plan in a star. The caller must load the state of the new trunk. Throws Error
+  /// if no member can hold the net, and PeerLost if slaves are lost again and again without a step in between.
   Trunk& recover(const PeerLost& lost);
   /// Whether slaves compute the trunk.
   bool has_slaves() const { return slaves_ != nullptr; }
@@ -65,9 +65,10 @@ class Cluster {
   void count_step();
   /// Whether slaves wait to join or want to leave.
   bool members_change();
-  /// Makes a new trunk with slaves that wait to join and without the slaves that want to leave. The caller must read the
-  /// state of the trunk before this call and load it afterwards. If newcomers are lost meanwhile, the next newcomers wait
-  /// nine times as long as this call took, so that slaves that never take part cost a run at most a tenth of its time.
+  /// Makes a new trunk with slaves that wait to join and without the slaves that want to leave. The caller must read
+  /// the state of the trunk before this call and load it afterwards. If newcomers are lost meanwhile, the next
+  /// newcomers wait nine times as long as this call took, so that slaves that never take part cost a run at most a
+  /// tenth of its time.
   Trunk& regroup();
 
   /// Tells the slaves that the run is over, with the reason.

@@ -73,8 +73,8 @@ void ClusterLearner::load(TrainingState from) {
   }
 }
 
-/// Loads the last snapshot into the remaining members, and again whenever another member is lost meanwhile. A PeerLost that
-/// the cluster throws while it recovers ends the run.
+/// Loads the last snapshot into the remaining members, and again whenever another member is lost meanwhile. A PeerLost
+/// that the cluster throws while it recovers ends the run.
 void ClusterLearner::recover(PeerLost lost) {
   pending_.reset();
   while (true) {

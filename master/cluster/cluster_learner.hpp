@@ -13,8 +13,8 @@ namespace convoy {
 
 class ClusterLearner : public Learner {
  public:
-  /// `snapshot_seconds` is the time between two snapshots; 0 derives it from their measured cost. The cluster must outlive
-  /// the learner.
+  /// `snapshot_seconds` is the time between two snapshots; 0 derives it from their measured cost. The cluster must
+  /// outlive the learner.
   ClusterLearner(Cluster& cluster, const Cut& cut, int batch, double snapshot_seconds = 0.0);
 
   BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;

@@ -30,8 +30,8 @@ void ClusterTrunk::carry(const Parcel& parcel) {
               wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
 }
 
-/// Handles a parcel with images for a slave that keeps images: with the first parcel of a send, the slave is offered the images of the
-/// send, and later parcels are dropped. Returns false for any other parcel.
+/// Handles a parcel with images for a slave that keeps images: with the first parcel of a send, the slave is offered
+/// the images of the send, and later parcels are dropped. Returns false for any other parcel.
 bool ClusterTrunk::carry_offered(const Parcel& parcel, std::uint64_t step) {
   const auto slave = static_cast<std::size_t>(parcel.to);
   const Task& sent = node_->task(parcel.task);  // images go ahead only from one training step to the next
@@ -136,8 +136,9 @@ std::chrono::milliseconds ClusterTrunk::patience() const {
   return std::min(patience_, std::max<std::chrono::milliseconds>(kLeast, measured));
 }
 
-/// Returns how long the master waits for a step or an answer, whatever the slaves send meanwhile. The limit is generous,
-/// because a slow link may delay a step much more than its tasks do. It ends a step that a slave draws out for ever.
+/// Returns how long the master waits for a step or an answer, whatever the slaves send meanwhile. The limit is
+/// generous, because a slow link may delay a step much more than its tasks do. It ends a step that a slave draws out
+/// for ever.
 std::chrono::milliseconds ClusterTrunk::limit() const {
   constexpr int kPatiences = 10;
   constexpr double kMultiple = 10.0;
@@ -147,9 +148,9 @@ std::chrono::milliseconds ClusterTrunk::limit() const {
       kLeast, std::chrono::milliseconds(static_cast<long>(1e3 * kMultiple * longest_step_)));
 }
 
-/// Throws PeerLost for a step or an answer that takes too long. If all values go through the master, the slave at fault is
-/// the sender of the first values in the graph's order that have not arrived: this slave has everything that they depend
-/// on. If slaves send values to one another, the master cannot know the slave at fault, so it blames the plan.
+/// Throws PeerLost for a step or an answer that takes too long. If all values go through the master, the slave at fault
+/// is the sender of the first values in the graph's order that have not arrived: this slave has everything that they
+/// depend on. If slaves send values to one another, the master cannot know the slave at fault, so it blames the plan.
 void ClusterTrunk::end_at_limit() {
   const std::string how_long = fmt::format("within {:.0f} s", std::chrono::duration<double>(limit()).count());
   if (!through_master()) {
@@ -264,8 +265,8 @@ void ClusterTrunk::take_unreached(std::size_t slave, const wire::Unreached& miss
   gave_up_[slave] = true;
   // The link of a slave that has said Done may break while others still compile.
   if (!ready_ && owed_[slave] > 0) --owed_[slave];
-  // If the other slave is dead, the master loses it too within kLinkPatience. Only a broken link between two slaves that
-  // are both alive needs another plan.
+  // If the other slave is dead, the master loses it too within kLinkPatience. Only a broken link between two slaves
+  // that are both alive needs another plan.
   if (ready_ && unreached_.empty()) unreached_at_ = wire::Clock::now() + kLinkPatience;
   unreached_ +=
       fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", crew_.slaves()[slave].name,

@@ -10,8 +10,8 @@
 
 namespace convoy {
 
-/// A replica on a cluster. When a slave is lost, the batch at hand is computed again under a new plan; nothing else is lost,
-/// because the weights are the server's.
+/// A replica on a cluster. When a slave is lost, the batch at hand is computed again under a new plan; nothing else is
+/// lost, because the weights are the server's.
 class ClusterReplica : public Replica {
  public:
   /// The cluster must outlive the replica; see Replica.
@@ -36,8 +36,8 @@ struct ClusterReplicas {
   Calibration calibration;
 };
 
-/// Waits for the slaves that `options` asks for, times them, and deals them out to `replicas` clusters that are about equally
-/// fast, each with a plan of its own. `cut` has no moments. All arguments must outlive the clusters.
+/// Waits for the slaves that `options` asks for, times them, and deals them out to `replicas` clusters that are about
+/// equally fast, each with a plan of its own. `cut` has no moments. All arguments must outlive the clusters.
 ClusterReplicas assemble_replicas(int replicas, const ClusterOptions& options, const NetOptions& net_options,
                                   const Net& net, const Cut& cut, const Observers& observers,
                                   const std::atomic<bool>& stop, wire::Network& network = wire::tcp_network());

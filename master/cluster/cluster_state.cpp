@@ -91,7 +91,8 @@ void ClusterTrunk::verify_with(Verifier& verifier) {
   verifier_->begin_plan(plan_, *node_);
 }
 
-/// Asks for the state of the tile to verify in the coming step, if there is one. The answer travels while the step runs.
+/// Asks for the state of the tile to verify in the coming step, if there is one. The answer travels while the step
+/// runs.
 void ClusterTrunk::begin_verification(const Pass& pass) {
   const VerifiableTile* tile = verifier_ != nullptr ? verifier_->begin_step(pass) : nullptr;
   if (tile == nullptr) return;
@@ -99,7 +100,8 @@ void ClusterTrunk::begin_verification(const Pass& pass) {
   before_ = ask(tile->stage, tile->node, tile->filters);
 }
 
-/// Verifies the tile of the step that has just ended, if there is one. The slabs of the master's node still hold the step.
+/// Verifies the tile of the step that has just ended, if there is one. The slabs of the master's node still hold the
+/// step.
 void ClusterTrunk::end_verification() {
   const VerifiableTile* tile = verifier_ != nullptr ? verifier_->tile() : nullptr;
   if (tile == nullptr) return;
@@ -168,7 +170,7 @@ void ClusterTrunk::change_plan(const Plan& plan) {
   for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
   for (const int mover : movers) {
     send(static_cast<std::size_t>(mover), wire::Move{});
-    ++owed_[static_cast<std::size_t>(mover)];
+    ++owed_[mover];
   }
   waited_ = {};
   for (const auto& [node, part] : moved) give(node, part->of);

@@ -182,8 +182,7 @@ double ClusterTrunk::gradient_squares() {
   const auto nodes = static_cast<int>(slave_count()) + 1;
   run_until([&] {
     for (int node = 0; node < nodes; ++node) {
-      const bool there =
-          is_slave(node) ? squares_[static_cast<std::size_t>(node)].has_value() : node_->gradients_ready();
+      const bool there = is_slave(node) ? squares_[node].has_value() : node_->gradients_ready();
       if (updates(node_->graph(), node) && !there) return false;
     }
     return true;

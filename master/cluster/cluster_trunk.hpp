@@ -31,15 +31,15 @@ class ClusterTrunk : public Trunk {
   ClusterTrunk(std::vector<Stage> stages, Plan plan, Crew& crew, Device* own, std::chrono::milliseconds patience,
                Rebalancing rebalancing = {}, std::function<void(const Plan&)> on_plan = {});
 
-  /// Has `verifier` compute some of the slaves' work again from now on. A slave whose work is wrong is lost: the call after
-  /// the step throws PeerLost with the reason `wrong`. The verifier must outlive the trunk.
+  /// Has `verifier` compute some of the slaves' work again from now on. A slave whose work is wrong is lost: the call
+  /// after the step throws PeerLost with the reason `wrong`. The verifier must outlive the trunk.
   void verify_with(Verifier& verifier);
 
   /// Has `book` take what slaves tell of their energy. It must outlive the trunk.
   void tell_energy_to(EnergyBook& book) { book_ = &book; }
 
-  /// From now on, slaves that keep images are sent only those images that they lack. `bytes` counts the images; it must outlive the
-  /// trunk.
+  /// From now on, slaves that keep images are sent only those images that they lack. `bytes` counts the images; it must
+  /// outlive the trunk.
   void offer_images(ImageBytes& bytes) { image_bytes_ = &bytes; }
 
   /// Gives the slaves the step before they have finished the one before it, so that none of them waits for another.

@@ -9,16 +9,16 @@ namespace convoy {
 
 /// How far the values of a slave are from the master's, as norms of vectors.
 ///
-/// Two honest devices differ: they round in other places, and may multiply in bf16 (--compute bf16) or fp16, whatever the
-/// number type on the wire. A slave also reads its own maps before they are rounded for the wire. A rounding error may
-/// flip which element of a window is the largest or whether a ReLU passes, and a batch norm may enlarge it. So single
-/// values say nothing, and no constant fits every tile. The master therefore computes the tile twice, the second time from
-/// inputs that are disturbed by random errors as large as one rounding to bf16, the coarsest of these types. The distance
-/// between the two results, the spread, tells what such errors do to this tile. The tolerance is
+/// Two honest devices differ: they round in other places, and may multiply in bf16 (--compute bf16) or fp16, whatever
+/// the number type on the wire. A slave also reads its own maps before they are rounded for the wire. A rounding error
+/// may flip which element of a window is the largest or whether a ReLU passes, and a batch norm may enlarge it. So
+/// single values say nothing, and no constant fits every tile. The master therefore computes the tile twice, the second
+/// time from inputs that are disturbed by random errors as large as one rounding to bf16, the coarsest of these types.
+/// The distance between the two results, the spread, tells what such errors do to this tile. The tolerance is
 ///   4 * spread + (4 * 2^-8 + terms * 2^-24 + coarse) * norm + floor:
 /// errors that happen to align are at most a few times the spread; results are rounded themselves; fp32 sums of `terms`
-/// terms in another order differ by at most terms * 2^-24 of the sum of magnitudes; `coarse` is what the wire's own number
-/// type adds if it is coarser than bf16; and `floor` is the smallest magnitude that the type resolves.
+/// terms in another order differ by at most terms * 2^-24 of the sum of magnitudes; `coarse` is what the wire's own
+/// number type adds if it is coarser than bf16; and `floor` is the smallest magnitude that the type resolves.
 class Comparison {
  public:
   /// The relative error of one rounding to bf16.

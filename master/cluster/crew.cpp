@@ -21,8 +21,8 @@ constexpr int kMostSigns = 10000;
 /// How long a send may wait for a full queue. The queue holds the maps of a whole step, so a peer that keeps it full
 /// for this long does not read.
 constexpr auto kSendPatience = 60s;
-/// The most bytes that may wait in the inbox while another crew is served. Members send no more than the maps of a stage
-/// before they need something of the master.
+/// The most bytes that may wait in the inbox while another crew is served. Members send no more than the maps of a
+/// stage before they need something of the master.
 constexpr std::size_t kMostWaiting = std::size_t{1} << 30;
 /// The bytes that a message takes besides its payload.
 constexpr std::size_t kBytesOfMessage = 512;
@@ -181,8 +181,8 @@ std::optional<wire::ServerLink::From> Crew::take_delivered() {
   return std::nullopt;
 }
 
-/// Handles the messages that have arrived while no answer is awaited. What members say is dropped, but that one wants to
-/// leave.
+/// Handles the messages that have arrived while no answer is awaited. What members say is dropped, but that one wants
+/// to leave.
 void Crew::take_aside() {
   while (const auto from = take_delivered()) {
     if (std::holds_alternative<wire::Leaving>(from->envelope.message)) slaves_[find(from->peer)].leaving = true;

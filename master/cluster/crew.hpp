@@ -1,5 +1,5 @@
-// Slaves that work under one plan, from the time at which they leave the lobby to their Bye. The crew watches whether they
-// are alive. All messages between the master and a member go through the member's crew.
+// Slaves that work under one plan, from the time at which they leave the lobby to their Bye. The crew watches whether
+// they are alive. All messages between the master and a member go through the member's crew.
 #pragma once
 
 #include <atomic>
@@ -30,9 +30,9 @@ class Crew {
 
   Lobby& lobby() { return lobby_; }
 
-  /// Waits until there are `count` slaves, then makes ready guests members until there are `most` members. Members are sorted
-  /// by name. Calls `changed` at the start and whenever a slave joins or leaves the lobby. Returns false if `stop` is set
-  /// before. While it waits, slaves may join however often they were lost.
+  /// Waits until there are `count` slaves, then makes ready guests members until there are `most` members. Members are
+  /// sorted by name. Calls `changed` at the start and whenever a slave joins or leaves the lobby. Returns false if
+  /// `stop` is set before. While it waits, slaves may join however often they were lost.
   bool gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed,
               std::size_t most = kMostMembers);
 
@@ -79,9 +79,9 @@ class Crew {
   bool quiet() const { return quiet_; }
   /// Waits a tenth of a second, or until a message arrives for any crew or the lobby.
   void wait();
-  /// Throws PeerLost naming the first member in `awaited` that hangs. A member hangs if for `patience` it has neither sent
-  /// nor been sent anything but signs of life. If the members are `at_work`, signs of life suffice from a member that says
-  /// that it waits for others, or that has fewer and fewer tasks left.
+  /// Throws PeerLost naming the first member in `awaited` that hangs. A member hangs if for `patience` it has neither
+  /// sent nor been sent anything but signs of life. If the members are `at_work`, signs of life suffice from a member
+  /// that says that it waits for others, or that has fewer and fewer tasks left.
   void judge(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience, Awaited as) const;
 
   /// Ends the run for all members.

@@ -15,7 +15,8 @@ namespace convoy {
 std::string how_to_join(const ClusterOptions& options, const std::string& endpoint);
 /// The keys of the options, which are made where there are none; null with options.insecure.
 std::shared_ptr<KeyRing> open_keys(const ClusterOptions& options, const Observers& observers);
-/// Listens for the slaves of the run named `run`, on paced devices if `paced`. Without `keys` it opens those of the options.
+/// Listens for the slaves of the run named `run`, on paced devices if `paced`. Without `keys` it opens those of the
+/// options.
 std::unique_ptr<Lobby> open_lobby(const ClusterOptions& options, const std::string& run, bool paced,
                                   const Observers& observers, wire::Network& network = wire::tcp_network(),
                                   std::shared_ptr<KeyRing> keys = {});

@@ -37,28 +37,31 @@ struct SlaveInfo {
   wire::Deadline signs_since;
 };
 
-/// Sends a message on a slave's control connection, without waiting. Returns false if the slave is not connected any more.
+/// Sends a message on a slave's control connection, without waiting. Returns false if the slave is not connected any
+/// more.
 bool reached(wire::ServerLink& link, const std::string& id, const wire::Message& message);
 
-/// Returns why a slave may take part in no run, as a sentence for its user, or nothing: its release, name, key or device is
-/// not one for runs whose devices are `paced` or not, over links with `keys` or, where these are null, without.
+/// Returns why a slave may take part in no run, as a sentence for its user, or nothing: its release, name, key or
+/// device is not one for runs whose devices are `paced` or not, over links with `keys` or, where these are null,
+/// without.
 std::optional<std::string> objection_to(const wire::ServerLink::From& from, const wire::Hello& hello, bool paced,
                                         KeyRing* keys);
 
-/// Slaves whose Hello was accepted are guests: they wait in the lobby until they become members. A guest is ready once it
-/// has attached its data connection and answered a Probe there, so that a silent guest cannot keep a run waiting. No
+/// Slaves whose Hello was accepted are guests: they wait in the lobby until they become members. A guest is ready once
+/// it has attached its data connection and answered a Probe there, so that a silent guest cannot keep a run waiting. No
 /// message of a guest throws an exception past this class; at most it ends that guest.
 class Guests {
  public:
-  /// The guests of the run named `run`. With `keys`, which may be null, guests need a public key towards other slaves and a
-  /// name that their key allows. Calls `notice` with a text about each slave that is turned away, and about keys. The link
-  /// and the keys must outlive the guests.
+  /// The guests of the run named `run`. With `keys`, which may be null, guests need a public key towards other slaves
+  /// and a name that their key allows. Calls `notice` with a text about each slave that is turned away, and about keys.
+  /// The link and the keys must outlive the guests.
   Guests(wire::ServerLink& link, std::string run, KeyRing* keys, std::function<void(const std::string&)> notice);
 
   /// Handles a message of a sender that is none of the run's `members`.
   void take(const wire::ServerLink::From& from, const std::vector<SlaveInfo>& members);
-  /// Pings the guests, drops guests that have gone, are not ready in time or whose keys were revoked, and tells the user
-  /// about connections that failed the handshake and about keys. `members` are the run's, for the use of one-time keys.
+  /// Pings the guests, drops guests that have gone, are not ready in time or whose keys were revoked, and tells the
+  /// user about connections that failed the handshake and about keys. `members` are the run's, for the use of one-time
+  /// keys.
   void greet(const std::vector<SlaveInfo>& members);
 
   std::vector<SlaveInfo> all() const;
@@ -69,14 +72,14 @@ class Guests {
   /// Sends Bye to all guests.
   void dismiss(const std::string& reason);
 
-  /// Whether the run's devices are paced, as this machine's is. A slave whose device is of the other kind is refused. By
-  /// default they compute.
+  /// Whether the run's devices are paced, as this machine's is. A slave whose device is of the other kind is refused.
+  /// By default they compute.
   void expect_paced(bool paced) { paced_ = paced; }
-  /// From now on, admits only slaves with these names; other slaves are refused with `reason`, and guests with other names
-  /// are sent away with it.
+  /// From now on, admits only slaves with these names; other slaves are refused with `reason`, and guests with other
+  /// names are sent away with it.
   void admit_only(std::set<std::string> names, std::string reason);
-  /// Counts the loss of a member. A slave with several losses in a row is refused for some minutes, unless the run cannot
-  /// go on without more slaves.
+  /// Counts the loss of a member. A slave with several losses in a row is refused for some minutes, unless the run
+  /// cannot go on without more slaves.
   void count_loss(const std::string& name, const std::string& address);
   /// Refuses slaves of this name from now on.
   void ban(const std::string& name, const std::string& why) { banned_[name] = why; }

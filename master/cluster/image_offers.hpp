@@ -1,4 +1,5 @@
-// Images that the master offers to slaves by their contents, so that a slave that has kept an image is not sent it again.
+// Images that the master offers to slaves by their contents, so that a slave that has kept an image is not sent it
+// again.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +28,13 @@ class ImageOffers {
  public:
   /// Takes the images of a step, for the offers to come. Images of a few steps are remembered.
   void give(std::uint64_t step, const Images& images);
-  /// Returns what is sent to a slave instead of the values of a send of images, which has `index` in the graph of the step. Nothing
-  /// if the values are sent: samples of this step have no originals, or only some channels are sent. `micro_batch` is the number
-  /// of samples in a micro-batch.
+  /// Returns what is sent to a slave instead of the values of a send of images, which has `index` in the graph of the
+  /// step. Nothing if the values are sent: samples of this step have no originals, or only some channels are sent.
+  /// `micro_batch` is the number of samples in a micro-batch.
   std::optional<wire::Originals> offer(std::size_t slave, std::uint64_t step, int index, const Task& sent,
                                        int micro_batch);
-  /// Calls `send` with the originals that the slave lacks. Returns the bytes of the offered originals, sent and not sent.
-  /// Throws Error if this step and task had no offer for the slave.
+  /// Calls `send` with the originals that the slave lacks. Returns the bytes of the offered originals, sent and not
+  /// sent. Throws Error if this step and task had no offer for the slave.
   ImageBytes answer(std::size_t slave, const wire::Missing& missing, const std::function<void(wire::Envelope&&)>& send);
   /// Another plan begins.
   void clear();

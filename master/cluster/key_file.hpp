@@ -42,8 +42,8 @@ KeyFile read_keys(const std::string& file);
 /// `change`. After an error the file is as before.
 void change_keys(const std::string& given, const std::function<void(KeyFile&)>& change);
 
-/// The key of the slave that a name belongs to: the key of this name, or the one with the longest name NAME such that the
-/// name begins with "NAME-". Null if the name belongs to no slave with a key of its own.
+/// The key of the slave that a name belongs to: the key of this name, or the one with the longest name NAME such that
+/// the name begins with "NAME-". Null if the name belongs to no slave with a key of its own.
 const SlaveKey* owner_of_name(const KeyFile& file, const std::string& name);
 
 /// The present time in the form of SlaveKey::made.

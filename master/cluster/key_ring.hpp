@@ -17,8 +17,8 @@
 namespace convoy {
 
 /// Decides which slaves may connect and under which names. Looks once a second whether the key file has changed, and at
-/// once when a client shows an unknown key. A file that cannot be read leaves the keys as they were, except that the user is
-/// told. All functions may be called from several threads.
+/// once when a client shows an unknown key. A file that cannot be read leaves the keys as they were, except that the
+/// user is told. All functions may be called from several threads.
 class KeyRing {
  public:
   /// Reads the key file, or makes it. `grace` is the time for which a one-time key waits for its slave to come back.
@@ -34,7 +34,8 @@ class KeyRing {
   /// Called when a slave joins; notes in the key file that its one-time key is used. Throws Error if the file cannot be
   /// written or the key was used meanwhile by a slave of another master process.
   void join(const std::string& public_key);
-  /// Takes the public keys of all slaves that are here. The others have the grace to come back with their one-time keys.
+  /// Takes the public keys of all slaves that are here. The others have the grace to come back with their one-time
+  /// keys.
   void set_present(const std::set<std::string>& public_keys);
 
   /// The texts for the user since the last call.
@@ -54,7 +55,8 @@ class KeyRing {
   KeyFile file_;
   const wire::MasterKeys keys_;
   std::map<std::string, std::string> revoked_;  ///< names of slaves by public keys that were in the file before
-  /// One-time keys that were used in this process, and until when they are accepted; without a value while the slave is here.
+  /// One-time keys that were used in this process, and until when they are accepted; without a value while the slave is
+  /// here.
   std::map<std::string, std::optional<wire::Deadline>> held_;
   std::vector<std::string> notices_;
 };

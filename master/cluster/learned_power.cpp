@@ -26,7 +26,8 @@ std::optional<Power> power_of(const MachineEnergy& energy) {
   if (!energy.measured() || !(least > 0.0) || compute < least) return std::nullopt;
   if (energy.idle_watts <= 0.0 && wait < least) return std::nullopt;
   const double idle = energy.idle_watts > 0.0 ? energy.idle_watts : energy.wait / wait;
-  // A meter that changes more slowly than a transfer lasts gives a short transfer the joules of the computing around it.
+  // A meter that changes more slowly than a transfer lasts gives a short transfer the joules of the computing around
+  // it.
   const bool moves = transfer >= least;
   const double computing =
       above(energy.compute, compute, idle) + (moves ? 0.0 : above(energy.transfer, transfer, idle));

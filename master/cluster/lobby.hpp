@@ -20,8 +20,8 @@ class Crew;
 /// The options of a link that admits the slaves of these keys; without keys it is not encrypted.
 wire::LinkOptions link_options_of(const std::shared_ptr<KeyRing>& keys);
 
-/// Any number of crews may share a lobby. A message for a member of one crew waits in the crew's inbox while another crew
-/// is served, so that neither can fail because of the other's slaves.
+/// Any number of crews may share a lobby. A message for a member of one crew waits in the crew's inbox while another
+/// crew is served, so that neither can fail because of the other's slaves.
 class Lobby {
  public:
   /// Listens at `endpoint` for slaves of the run named `run`. Without keys it accepts every slave, unencrypted. Calls

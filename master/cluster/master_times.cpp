@@ -15,7 +15,8 @@
 namespace convoy {
 namespace {
 
-/// Returns the seconds of a call of work(): the least mean of three blocks of calls, each of `shortest` seconds or more.
+/// Returns the seconds of a call of work(): the least mean of three blocks of calls, each of `shortest` seconds or
+/// more.
 template <class Work>
 double seconds_of(const Work& work, double shortest) {
   work();  // allocates memory and fills caches for the later calls

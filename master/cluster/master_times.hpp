@@ -11,8 +11,8 @@
 
 namespace convoy {
 
-/// Times all heads on batches of `batch` images where they are to be computed; where they are paced, the pace has the times.
-/// `times` has what is known of this machine's `device`, and gets what is measured.
+/// Times all heads on batches of `batch` images where they are to be computed; where they are paced, the pace has the
+/// times. `times` has what is known of this machine's `device`, and gets what is measured.
 HeadTimes time_heads(const Cut& cut, int batch, HeadPlace place, const Device& device, KnownTimes& times);
 
 /// Returns the seconds of a step on this machine alone: the trunk on `device`, which has `memory` bytes (0: unlimited),

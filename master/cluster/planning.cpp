@@ -89,7 +89,7 @@ void tell_of_unequal(const Plan& plan, const Observers& observers) {
     notice(observers,
            fmt::format("{} is sent weights instead of sums of gradients, because its device does not update them "
                        "to the same bits as others",
-                       plan.members[static_cast<std::size_t>(member)]));
+                       plan.members[member]));
   }
 }
 

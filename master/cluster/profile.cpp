@@ -153,7 +153,7 @@ Timings time_members(Crew& crew, const std::vector<std::size_t>& slaves, Device&
     const auto [slave, envelope] = next_answer(
         crew, asked, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
     const auto& timing = std::get<wire::Calibrated>(envelope.message);
-    timings[static_cast<std::size_t>(std::ranges::find(slaves, slave) - slaves.begin())] = {
+    timings[std::ranges::find(slaves, slave) - slaves.begin()] = {
         spec.filters.count, timing.forward, timing.backward_input, timing.backward_filters, timing.update};
     std::erase(asked, slave);
   }
@@ -195,7 +195,8 @@ ByImages in_proportion(const Timings& whole, const ByImages& all) {
   for (std::size_t m = 0; m < whole.size(); ++m) {
     if (!whole[m]) continue;
     for (double Timing::*pass : {&Timing::forward, &Timing::backward_input, &Timing::backward_filters}) {
-      // A member without the memory for all filters tells no proportion. It takes that of a pass without a constant part.
+      // A member without the memory for all filters tells no proportion. It takes that of a pass without a constant
+      // part.
       const bool tells = all.whole[m] && all.part[m] && (*all.whole[m]).*pass > 0.0;
       const double proportion =
           tells ? (*all.part[m]).*pass / (*all.whole[m]).*pass : static_cast<double>(all.fewer) / all.images;
@@ -205,8 +206,8 @@ ByImages in_proportion(const Timings& whole, const ByImages& all) {
   return times;
 }
 
-/// Returns for each stage the first one that does the same work. A stage that computes no gradient for its input, such as the
-/// first of all, does other work than one that does.
+/// Returns for each stage the first one that does the same work. A stage that computes no gradient for its input, such
+/// as the first of all, does other work than one that does.
 std::vector<std::size_t> first_of_same_work(const std::vector<Stage>& trunk) {
   std::vector<std::size_t> first(trunk.size(), 0);
   std::map<std::pair<std::string, bool>, std::size_t> known;

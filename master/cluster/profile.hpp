@@ -19,9 +19,9 @@ struct Profiles {
 
 /// Measures the link to each slave in `slaves` (indices), first one after another, then to all at once. Then every
 /// slave, and with `share` also the master's `device`, times each stage at several filter counts. All members compute
-/// at the same time, as in training, but for stages whose times each machine knows from an earlier run (`known` has those of
-/// `device`). The result lists the members in the order of `slaves`, with the master last.
-/// Throws PeerLost naming the slave.
+/// at the same time, as in training, but for stages whose times each machine knows from an earlier run (`known` has
+/// those of `device`). The result lists the members in the order of `slaves`, with the master last. Throws PeerLost
+/// naming the slave.
 Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, KnownTimes& known,
                          bool share, std::size_t own_memory, const std::vector<Stage>& trunk, int batch);
 

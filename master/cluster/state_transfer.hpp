@@ -31,15 +31,16 @@ class StateTransfer {
                                              NumberType type);
   bool awaits(std::size_t slave) const { return !coming_[slave].empty(); }
   bool awaits_any() const;
-  /// Takes a Piece of the oldest state that the slave still owes. Returns whether this state is complete now. Throws Error
-  /// if the Piece does not fit.
+  /// Takes a Piece of the oldest state that the slave still owes. Returns whether this state is complete now. Throws
+  /// Error if the Piece does not fit.
   bool take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
 
   /// Offers a slave the state of filters as the hashes of its blocks. The slave answers with the blocks that it lacks
-  /// (Wanted), and with Done when it has them. The values of trained parameters travel in `type`, which must not round them.
+  /// (Wanted), and with Done when it has them. The values of trained parameters travel in `type`, which must not round
+  /// them.
   void give(std::size_t slave, FilterState state, NumberType type);
-  /// Sends the blocks that a slave lacks of the oldest offer, and returns their bytes. Throws Error if the message does not
-  /// answer this offer.
+  /// Sends the blocks that a slave lacks of the oldest offer, and returns their bytes. Throws Error if the message does
+  /// not answer this offer.
   std::size_t take_wanted(std::size_t slave, const wire::Wanted& wanted);
   /// Returns how many offers to a slave still await its Wanted.
   int unanswered_offers(std::size_t slave) const { return static_cast<int>(offers_[slave].size()); }

@@ -74,7 +74,7 @@ void TileRun::add_part(std::size_t number, const DeviceTensor& gradient, std::ma
   const ShardSpec& spec = shard_->spec();
   for (const Read& read : reads_) {
     if (read.number != number || read.stage < 0) continue;
-    const int channels = trunk_[static_cast<std::size_t>(read.stage)].conv.filters;
+    const int channels = trunk_[read.stage].conv.filters;
     Tensor& part =
         parts.try_emplace(read.stage, maps_shape(trunk_, read.stage, spec.batch, channels), 0.0F).first->second;
     const std::size_t map = part.shape().sample_size() / static_cast<std::size_t>(channels);

@@ -6,7 +6,8 @@
 namespace convoy {
 namespace {
 
-/// The channels of each stage's maps that the master has in a step for all samples, whether it computes or receives them.
+/// The channels of each stage's maps that the master has in a step for all samples, whether it computes or receives
+/// them.
 class MastersMaps {
  public:
   MastersMaps(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& graph)

@@ -14,16 +14,17 @@ struct VerifiableTile {
   int node = 0;  ///< of the slave
   FilterRange filters;
   std::vector<int> maps;  ///< by which the slave sends the master maps of these filters
-  /// By which the master sends the slave the gradient with respect to these maps. Empty where the slave adds it up alone;
-  /// then the master can repeat the forward pass only.
+  /// By which the master sends the slave the gradient with respect to these maps. Empty where the slave adds it up
+  /// alone; then the master can repeat the forward pass only.
   std::vector<int> gradients;
   /// By which the slave sends the master its part of the gradient with respect to the stage's inputs, where nothing but
   /// this tile contributes to the part.
   std::vector<int> parts;
 };
 
-/// Returns the tiles of all slaves that the master can compute again: the maps that they read are all at the master, and
-/// the slave sends the master maps or parts of gradients, or is sent the gradient from which it finds that of its weights.
+/// Returns the tiles of all slaves that the master can compute again: the maps that they read are all at the master,
+/// and the slave sends the master maps or parts of gradients, or is sent the gradient from which it finds that of its
+/// weights.
 std::vector<VerifiableTile> verifiable_tiles(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& graph);
 
 }  // namespace convoy

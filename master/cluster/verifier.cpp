@@ -13,10 +13,10 @@ namespace {
 constexpr std::uint64_t kTileStream = std::uint64_t{7} << 32;
 constexpr std::uint64_t kDisturbanceStream = kTileStream + 1;
 
-/// How often a tile is computed from disturbed inputs before its values count as wrong. A rounding error may send a gradient
-/// through another element of a pooling window, which is rare but moves much. An honest slave is as likely to be hit as
-/// each of the disturbed results, so its values exceed all of them, and four times over, in much less than one case of
-/// kDisturbances.
+/// How often a tile is computed from disturbed inputs before its values count as wrong. A rounding error may send a
+/// gradient through another element of a pooling window, which is rare but moves much. An honest slave is as likely to
+/// be hit as each of the disturbed results, so its values exceed all of them, and four times over, in much less than
+/// one case of kDisturbances.
 constexpr std::uint64_t kDisturbances = 16;
 
 constexpr double kLargestFloat = std::numeric_limits<float>::max();
@@ -157,8 +157,8 @@ Comparison Verifier::compare_sent(int index, const Tensor& own, const Tensor& di
   return result;
 }
 
-/// Compares the parameters after the update, by the gradients that they imply. All gradients of a tile are judged as one
-/// vector: some, as those of a bias before a batch norm, are rounding errors only and would differ at will.
+/// Compares the parameters after the update, by the gradients that they imply. All gradients of a tile are judged as
+/// one vector: some, as those of a bias before a batch norm, are rounding errors only and would differ at will.
 void Verifier::compare_weights(const TileInputs& inputs, const TileResults& own, const TileResults& disturbed,
                                const ShardState& after) {
   const Stage& stage = master_->trunk()[tile_->stage];
@@ -198,10 +198,10 @@ void Verifier::compare_weights(const TileInputs& inputs, const TileResults& own,
 
 void Verifier::report(const Comparison& result, const std::string& what, int stage) {
   if (found_ || !result.any() || !result.wrong()) return;
-  const std::string& name = plan_.members[static_cast<std::size_t>(tile_->node)];
+  const std::string& name = plan_.members[tile_->node];
   found_ = {.slave = name,
             .what = what,
-            .stage = master_->trunk()[static_cast<std::size_t>(stage)].name,
+            .stage = master_->trunk()[stage].name,
             .step = pass_.step,
             .error = result.relative_error(),
             .tolerance = result.relative_tolerance(),
@@ -220,7 +220,7 @@ std::unique_ptr<TileRun> Verifier::compile() {
         "--verify: the filters {} to {} of stage {} on slave {} will not be checked, because this machine's "
         "device cannot compute them: {}",
         tile_->filters.first, tile_->filters.first + tile_->filters.count - 1, trunk[tile_->stage].name,
-        plan_.members[static_cast<std::size_t>(tile_->node)], error.what()));
+        plan_.members[tile_->node], error.what()));
     std::erase_if(tiles_, [this](const VerifiableTile& each) {
       return each.node == tile_->node && each.stage == tile_->stage && each.filters.first == tile_->filters.first;
     });
@@ -240,8 +240,8 @@ std::optional<WrongWork> Verifier::judge(const ShardState& before, const ShardSt
   return sure ? found_ : std::nullopt;
 }
 
-/// Compares all that the slave sent with the results from the same inputs, and with those from disturbed inputs until its
-/// values are right.
+/// Compares all that the slave sent with the results from the same inputs, and with those from disturbed inputs until
+/// its values are right.
 void Verifier::compare(TileRun& run, const ShardState& before, const ShardState& after) {
   const TileInputs inputs{.maps = maps_read(*tile_, plan_, *master_), .gradient = gradient(), .state = before};
   const TileResults own = run.run(inputs, pass_, update_);
@@ -252,7 +252,7 @@ void Verifier::compare(TileRun& run, const ShardState& before, const ShardState&
   }
   if (found_) return;
   ++verified_;
-  right_[plan_.members[static_cast<std::size_t>(tile_->node)]] = pass_.step;
+  right_[plan_.members[tile_->node]] = pass_.step;
 }
 
 void Verifier::compare(const TileInputs& inputs, const TileResults& own, const TileResults& disturbed,

@@ -1,5 +1,6 @@
-// Computes some of the slaves' work again, to find slaves that send wrong values. Every so many steps it draws a slave's
-// filters of one stage, compares a step of them with what the slave sent, and names a slave whose values are wrong.
+// Computes some of the slaves' work again, to find slaves that send wrong values. Every so many steps it draws a
+// slave's filters of one stage, compares a step of them with what the slave sent, and names a slave whose values are
+// wrong.
 #pragma once
 
 #include <functional>
@@ -35,8 +36,9 @@ class Verifier {
   /// Takes values of a send task from the master or to it; those of other tasks than the tile's are ignored.
   void see(int task, std::size_t first, std::span<const std::byte> values);
   void see_update(const UpdateStep& step) { update_ = step; }
-  /// Ends the verification in a step that is over, with the slave's states of the tile before and after it. Returns what
-  /// is wrong if a value is NaN or infinite, or if values of the tile were wrong in the step before, too. A tile that the device cannot hold is never drawn again under this plan.
+  /// Ends the verification in a step that is over, with the slave's states of the tile before and after it. Returns
+  /// what is wrong if a value is NaN or infinite, or if values of the tile were wrong in the step before, too. A tile
+  /// that the device cannot hold is never drawn again under this plan.
   std::optional<WrongWork> judge(const ShardState& before, const ShardState& after);
 
   /// The number of tiles that were found right.
@@ -46,7 +48,7 @@ class Verifier {
 
  private:
   std::unique_ptr<TileRun> compile();
-  const Task& task(int index) const { return master_->graph().tasks[static_cast<std::size_t>(index)]; }
+  const Task& task(int index) const { return master_->graph().tasks[index]; }
   SampleRange samples_of(const Task& task) const;
   Comparison compare_sent(int index, const Tensor& own, const Tensor& disturbed, int first, double terms) const;
   Tensor gradient() const;

@@ -232,8 +232,8 @@ class EnsembleCommand {
     return {.count = static_cast<long>(files.size()), .open = [fill] { return fill; }, .what = "", .files = files};
   }
 
-  /// Computes the members' outputs for their images, and hands them to `done` in the order of the members. Returns false if it was
-  /// stopped.
+  /// Computes the members' outputs for their images, and hands them to `done` in the order of the members. Returns
+  /// false if it was stopped.
   bool compute(const std::function<PassImages(const EnsembleMember&)>& images_of, const std::string& end,
                const std::function<void(const MemberPass&)>& done) {
     if (options_.in_turn) {
@@ -249,8 +249,8 @@ class EnsembleCommand {
     return PassesAtOnce(options_.cluster, options_.net, options_.master_jobs, observers_).run(passes, done, stop_);
   }
 
-  /// Adds a member's outputs to the scores of all images that it and the members before could decode. `wrong` has a message for each
-  /// of the others.
+  /// Adds a member's outputs to the scores of all images that it and the members before could decode. `wrong` has a
+  /// message for each of the others.
   static void add(const MemberPass& pass, EnsembleScores& scores, std::vector<std::string>& wrong) {
     for (std::size_t i = 0; i < wrong.size(); ++i) {
       const auto image = static_cast<long>(i);

@@ -38,7 +38,8 @@ void expect_same_classes(const std::vector<EnsembleMember>& members);
 /// Throws Error naming a member whose loss does not go together with the way in which outputs are combined.
 void expect_combinable(const std::vector<EnsembleMember>& members, Combination how);
 
-/// Throws Error where the names of two lists of classes differ. `one` and `other` name the nets. A list without names fits any.
+/// Throws Error where the names of two lists of classes differ. `one` and `other` name the nets. A list without names
+/// fits any.
 void expect_same_names(const std::vector<std::string>& names, const std::string& one,
                        const std::vector<std::string>& others, const std::string& other);
 

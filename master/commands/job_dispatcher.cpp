@@ -37,7 +37,8 @@ bool is_lost(const JobMachine& slave, const JobMachine& machine, const JobPart& 
   };
   const bool left = end.gone || (part.outcome == JobOutcome::lost && !end.unfit);
   if (machine.others.empty()) return left;
-  // A group whose run was never planned has those slaves that have come. Others were lost if the last plan is without them.
+  // A group whose run was never planned has those slaves that have come. Others were lost if the last plan is without
+  // them.
   if (end.members.empty()) return left && has(end.absent);
   return left || !has(end.members);
 }

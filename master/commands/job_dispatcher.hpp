@@ -1,5 +1,6 @@
-// Trains jobs side by side, each on one machine or on a group of slaves: places them on machines, follows their runs, and moves them elsewhere when
-// machines are lost. The owner of the jobs decides which jobs there are, and takes their results.
+// Trains jobs side by side, each on one machine or on a group of slaves: places them on machines, follows their runs,
+// and moves them elsewhere when machines are lost. The owner of the jobs decides which jobs there are, and takes their
+// results.
 #pragma once
 
 #include <condition_variable>
@@ -18,8 +19,8 @@ class JobDispatcher {
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// A job has left a machine, or no machine can take the job. job.over says whether the job has ended. The owner may add jobs,
-    /// and remove jobs that are over.
+    /// A job has left a machine, or no machine can take the job. job.over says whether the job has ended. The owner may
+    /// add jobs, and remove jobs that are over.
     virtual void on_leave(JobToDo& job, const JobPart& part) = 0;
   };
   struct Parts {
@@ -34,8 +35,8 @@ class JobDispatcher {
   /// All references must outlive the dispatcher.
   JobDispatcher(Parts parts, std::list<JobToDo>& jobs);
 
-  /// Trains until all jobs are over or, once `stop` is set, until all runs have ended with a checkpoint. Throws what the owner
-  /// throws, and the errors of this program and of its device.
+  /// Trains until all jobs are over or, once `stop` is set, until all runs have ended with a checkpoint. Throws what
+  /// the owner throws, and the errors of this program and of its device.
   void run(const std::atomic<bool>& stop);
   /// Ends all runs after the step at hand, with checkpoints; no job begins any more.
   void stop();

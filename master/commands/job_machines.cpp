@@ -212,7 +212,7 @@ void JobMachines::take_times() {
   }
   watch_.timed(told);
   for (const auto& [count, slowdown] : timing->times.slowdowns) {
-    slowdowns_[static_cast<std::size_t>(count)] = slowdown;
+    slowdowns_[count] = slowdown;
     watch_.notice(fmt::format(
         "a step of {} slaves together is predicted to take {:.2f} times as long as if their speeds added up", count,
         slowdown));

@@ -53,8 +53,8 @@ class JobMachines {
     Cut cut;
     std::set<int> groups = {};  ///< numbers of slaves of the groups that jobs want
   };
-  /// Listens for slaves if the options want any. This machine trains `master_jobs` jobs at the same time. `changed` is called in
-  /// other threads when look() has something to do. All references must outlive the machines.
+  /// Listens for slaves if the options want any. This machine trains `master_jobs` jobs at the same time. `changed` is
+  /// called in other threads when look() has something to do. All references must outlive the machines.
   JobMachines(const ClusterOptions& cluster, int master_jobs, const NetOptions& net, Measure measure, JobWatch& watch,
               std::function<void()> changed);
   ~JobMachines();

@@ -18,14 +18,14 @@
 
 namespace convoy {
 
-/// The options of a job for a run on so many slaves, or on the master alone. The plan of one slave is fixed so that the slave
-/// computes a step as the master would: all stages, all images of a batch at once. Several slaves get the plan that is predicted to
-/// be the fastest, among those in which slaves compute.
+/// The options of a job for a run on so many slaves, or on the master alone. The plan of one slave is fixed so that the
+/// slave computes a step as the master would: all stages, all images of a batch at once. Several slaves get the plan
+/// that is predicted to be the fastest, among those in which slaves compute.
 TrainOptions options_on(TrainOptions job, int batch, std::size_t slaves);
 
-/// What a job does on its machine if it does not train a net. The options are those of options_on(). As a training run does, it comes
-/// through the door of `parts`, tells the observers of its first step, its plans and its steps, and ends when *parts.stop is set.
-/// Nothing but the machine may fail it before its first step.
+/// What a job does on its machine if it does not train a net. The options are those of options_on(). As a training run
+/// does, it comes through the door of `parts`, tells the observers of its first step, its plans and its steps, and ends
+/// when *parts.stop is set. Nothing but the machine may fail it before its first step.
 using JobWork = std::function<RungEnd(const TrainOptions& options, TrainingRun::Parts parts)>;
 
 /// What has happened in a run since it was last asked.

@@ -38,17 +38,18 @@ struct JobToDo {
   void measure_net();
 };
 
-/// Returns the options of the run of one job. If this machine trains `master_jobs` jobs at the same time, the run gets an equal
-/// part of the machine's threads. The run has no meter, because a meter measures all jobs of the machine together, and its
-/// config.yaml lists only options of a single run.
+/// Returns the options of the run of one job. If this machine trains `master_jobs` jobs at the same time, the run gets
+/// an equal part of the machine's threads. The run has no meter, because a meter measures all jobs of the machine
+/// together, and its config.yaml lists only options of a single run.
 TrainOptions for_one_job(TrainOptions train, int master_jobs);
 
-/// Returns the name of the device that the options choose. The fastest device is found once, before jobs make devices slower, and
-/// all jobs take this device.
+/// Returns the name of the device that the options choose. The fastest device is found once, before jobs make devices
+/// slower, and all jobs take this device.
 std::string device_of_jobs(const NetOptions& options);
 
-/// The data sets that jobs have open. Jobs share a data set if its images are the same for both: images that the program draws
-/// depend on the seed, and photographs on the net's input. A data set that no job uses any more is closed.
+/// The data sets that jobs have open. Jobs share a data set if its images are the same for both: images that the
+/// program draws depend on the seed, and photographs on the net's input. A data set that no job uses any more is
+/// closed.
 class OpenedData {
  public:
   std::shared_ptr<const DataSet> open(const NetOptions& options, const Net& net);

@@ -15,8 +15,8 @@ inline constexpr const char* kOptionsOfJobs = "options.json";
 /// Defines --master-jobs: the number of `what`, such as "jobs", that this machine works on at the same time.
 void define_master_jobs(CLI::App& command, int& master_jobs, const std::string& what);
 
-/// Returns the first option given to a command that has no meaning if each net is computed by one machine, or would make values
-/// depend on the machine; null if there is none.
+/// Returns the first option given to a command that has no meaning if each net is computed by one machine, or would
+/// make values depend on the machine; null if there is none.
 const char* option_of_shared_nets(const CLI::App& command);
 
 /// Writes options.json. Throws Error.

@@ -21,8 +21,7 @@ int MemberPass::batches() const {
 }
 
 std::string MemberPass::name_of(long image) const {
-  return images_.what.empty() ? images_.files[static_cast<std::size_t>(image)]
-                              : fmt::format("{} {}", images_.what, image);
+  return images_.what.empty() ? images_.files[image] : fmt::format("{} {}", images_.what, image);
 }
 
 void MemberPass::compute(Part& part, Learner& learner, const std::atomic<bool>& stop,
@@ -33,11 +32,11 @@ void MemberPass::compute(Part& part, Learner& learner, const std::atomic<bool>& 
     fill(part.next, batch);
     const Tensor& found = learner.outputs(batch.images);
     if (!batch.labels.empty()) {
-      losses_[static_cast<std::size_t>(part.next)] = learner.test_loss({batch.labels}, batch.count);
+      losses_[part.next] = learner.test_loss({batch.labels}, batch.count);
     }
     long image = static_cast<long>(part.next) * member_.net.training.batch;
     for (int n = 0; n < batch.count; ++n, ++image) {
-      if (!batch.wrong.empty()) wrong_[static_cast<std::size_t>(image)] = batch.wrong[static_cast<std::size_t>(n)];
+      if (!batch.wrong.empty()) wrong_[image] = batch.wrong[n];
       if (!wrong(image).empty()) continue;
       const auto row = found.sample(n);
       expect_finite_outputs(name_of(image), row, member_.name + "'s");

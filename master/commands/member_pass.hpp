@@ -43,15 +43,16 @@ class MemberPass {
 
   const EnsembleMember& member() const { return member_; }
   int batches() const;
-  /// Computes what is left of a part until it ends or `stop` is set. `learner` has the member's net and weights. `after` is called
-  /// after each batch. Several threads may compute different parts. Throws Error naming an image whose outputs are not finite.
+  /// Computes what is left of a part until it ends or `stop` is set. `learner` has the member's net and weights.
+  /// `after` is called after each batch. Several threads may compute different parts. Throws Error naming an image
+  /// whose outputs are not finite.
   void compute(Part& part, Learner& learner, const std::atomic<bool>& stop, const std::function<void()>& after = {});
 
   // After all batches were computed:
   long images() const { return images_.count; }
   std::span<const float> outputs(long image) const { return outputs_.sample(static_cast<int>(image)); }
   /// Why an image could not be decoded; empty if it has outputs.
-  const std::string& wrong(long image) const { return wrong_[static_cast<std::size_t>(image)]; }
+  const std::string& wrong(long image) const { return wrong_[image]; }
   /// The mean loss and the accuracy. The images must have labels. Throws Error if the loss is not finite.
   Evaluation evaluation() const;
 
@@ -65,8 +66,8 @@ class MemberPass {
   std::vector<std::string> wrong_;
 };
 
-/// Computes all of a pass on this machine or, with options.slaves, on all slaves together. Returns false if `stop` was set before
-/// the end. `end` is what slaves are told at the end.
+/// Computes all of a pass on this machine or, with options.slaves, on all slaves together. Returns false if `stop` was
+/// set before the end. `end` is what slaves are told at the end.
 bool run_pass(MemberPass& pass, const ClusterOptions& options, const NetOptions& net_options,
               const Observers& observers, const std::atomic<bool>& stop, const std::string& end);
 

@@ -1,5 +1,5 @@
-// Passes of several nets over many images at the same time, each part of a pass on one machine, through the machinery of
-// `convoy-master jobs`.
+// Passes of several nets over many images at the same time, each part of a pass on one machine, through the machinery
+// of `convoy-master jobs`.
 #pragma once
 
 #include <deque>
@@ -13,16 +13,18 @@
 
 namespace convoy {
 
-/// Slaves compute a batch as this machine would alone, so that the outputs have the same bits on the same kind of device. This machine
-/// computes parts, too. If there are fewer passes than slaves, each pass is divided into parts, so that no slave is idle.
+/// Slaves compute a batch as this machine would alone, so that the outputs have the same bits on the same kind of
+/// device. This machine computes parts, too. If there are fewer passes than slaves, each pass is divided into parts, so
+/// that no slave is idle.
 class PassesAtOnce : private JobDispatcher::Owner, private JobWatch {
  public:
-  /// Of `cluster`, only the number of slaves and how they reach the master count. This machine computes `master_jobs` parts at the
-  /// same time, each with an equal share of its threads. All references must outlive the object.
+  /// Of `cluster`, only the number of slaves and how they reach the master count. This machine computes `master_jobs`
+  /// parts at the same time, each with an equal share of its threads. All references must outlive the object.
   PassesAtOnce(const ClusterOptions& cluster, const NetOptions& net, int master_jobs, const Observers& observers);
 
-  /// Computes all passes. `done` is called in the caller's thread, for one pass after another in their order, once a pass and all
-  /// before it are computed. Returns false if `stop` was set before the end. Throws Error naming the member if a pass fails.
+  /// Computes all passes. `done` is called in the caller's thread, for one pass after another in their order, once a
+  /// pass and all before it are computed. Returns false if `stop` was set before the end. Throws Error naming the
+  /// member if a pass fails.
   bool run(std::deque<MemberPass>& passes, const std::function<void(const MemberPass&)>& done,
            const std::atomic<bool>& stop);
 

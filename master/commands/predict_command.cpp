@@ -68,7 +68,7 @@ int predict_command(const PredictOptions& options) {
     const std::vector<std::string> wrong = read_images(files, first, net, options.net.corrupt, images.pixels);
     const Tensor& outputs = learner.outputs(images);
     for (int n = 0; n < batch && first < files.size(); ++n, ++first) {
-      if (const std::string& what = wrong[static_cast<std::size_t>(n)]; !what.empty()) {
+      if (const std::string& what = wrong[n]; !what.empty()) {
         print_skipped(files[first], what, options.net.format);
         ++skipped;
         continue;

@@ -33,8 +33,8 @@ std::vector<std::string> split_fields(const std::string& text) {
 
 using Values = std::map<std::string, std::string>;
 
-/// Adds the value of a text "field: value", or all values of a text "field: {name: value, ...}". The text may come from a
-/// damaged file, so maps that are nested deeper than those of a net are taken as values.
+/// Adds the value of a text "field: value", or all values of a text "field: {name: value, ...}". The text may come from
+/// a damaged file, so maps that are nested deeper than those of a net are taken as values.
 void add(const std::string& owner, const std::string& field, Values& values, int depth = 0) {
   constexpr int kDeepest = 4;
   const std::size_t colon = field.find(": ");

@@ -1,4 +1,5 @@
-// The file in a run's folder that keeps what teachers say of all training images, so that a resumed run need not compute it again.
+// The file in a run's folder that keeps what teachers say of all training images, so that a resumed run need not
+// compute it again.
 #pragma once
 
 #include <optional>
@@ -9,8 +10,8 @@
 
 namespace convoy {
 
-/// Returns a text that other images, another order of them or another shape change. Photographs are known by the bytes of their files.
-/// Throws Error naming a file that cannot be read.
+/// Returns a text that other images, another order of them or another shape change. Photographs are known by the bytes
+/// of their files. Throws Error naming a file that cannot be read.
 std::string identity_of(const ImageSet& images);
 
 /// Probabilities (image, class) with the text of all that they depend on.

@@ -164,8 +164,8 @@ bool Teachers::run_on_this_machine(const Observers& observers, const std::atomic
   return true;
 }
 
-/// What the teachers say of all training images, (image, class), in the order of the data set, so that a run that is resumed gets the
-/// same bits, whatever was left of its epoch. Returns nothing if `stop` was set before the end.
+/// What the teachers say of all training images, (image, class), in the order of the data set, so that a run that is
+/// resumed gets the same bits, whatever was left of its epoch. Returns nothing if `stop` was set before the end.
 std::optional<std::vector<float>> Teachers::probabilities_of(const Place& place, const Observers& observers,
                                                              const std::atomic<bool>& stop) const {
   const int images = place.data.training.count();

@@ -20,8 +20,9 @@ Net with_absolute_teachers(Net net);
 
 class Teachers {
  public:
-  /// Reads the teachers of `student`, which may have none. `images` is the number of images in a step. Throws Error naming the net
-  /// file, the teacher and the mend where a teacher does not fit the student. The references must outlive the teachers.
+  /// Reads the teachers of `student`, which may have none. `images` is the number of images in a step. Throws Error
+  /// naming the net file, the teacher and the mend where a teacher does not fit the student. The references must
+  /// outlive the teachers.
   Teachers(const Net& student, const NetOptions& options, int images);
 
   bool any() const { return !members_.empty(); }
@@ -34,9 +35,9 @@ class Teachers {
     const ClusterOptions* slaves =
         nullptr;  ///< options by which slaves are reached; null if only this machine computes
   };
-  /// Makes the teachers ready. If training images do not change, what they say of all images is computed now, by the slaves if there
-  /// are any, and kept in the run's folder; a run that is resumed reads it there. Otherwise the teachers run on this machine. Returns
-  /// false if `stop` was set meanwhile.
+  /// Makes the teachers ready. If training images do not change, what they say of all images is computed now, by the
+  /// slaves if there are any, and kept in the run's folder; a run that is resumed reads it there. Otherwise the
+  /// teachers run on this machine. Returns false if `stop` was set meanwhile.
   bool begin(const Place& place, const Observers& observers, const std::atomic<bool>& stop);
   /// See Teacher::teach().
   void teach(const Batches& training, int epoch, int index, const Images& images, Labels& labels) {

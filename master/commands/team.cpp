@@ -162,7 +162,8 @@ std::unique_ptr<Team> Team::assemble(const TrainOptions& options, const Net& net
     team->calibration_ = std::move(made.calibration);
     return team;
   }
-  // Without slaves this machine computes all batches of a step. Replicas that train by themselves need a copy of the net each.
+  // Without slaves this machine computes all batches of a step. Replicas that train by themselves need a copy of the
+  // net each.
   const int copies = options.sync_every > 0 ? replicas_of(options) : 1;
   for (int i = 0; i < copies; ++i) {
     auto cluster = Cluster::assemble(options.cluster, options.net, team->net_, computed, observers, stop, *door.network,

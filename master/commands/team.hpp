@@ -15,8 +15,8 @@ namespace convoy {
 
 /// Whether replicas have batches of their own. Otherwise all members share the images of a step.
 bool has_replicas(const TrainOptions& options);
-/// The number of batches that are computed from the same weights; 1 with --sync split. Throws Error where the options do not go
-/// together.
+/// The number of batches that are computed from the same weights; 1 with --sync split. Throws Error where the options
+/// do not go together.
 int replicas_of(const TrainOptions& options);
 /// Throws Error where the net's training does not go together with the options.
 void expect_trainable(const TrainOptions& options, const Net& net);

@@ -42,7 +42,8 @@ struct Tested {
   int classes = 0;
 };
 
-/// Runs the test until its end or until `stop` is set, counts the answers, measures the energy, and reports the progress.
+/// Runs the test until its end or until `stop` is set, counts the answers, measures the energy, and reports the
+/// progress.
 Found test(const Tested& net, const Batches& batches, int images, PassEnergy& energy, const Observers& observers,
            const std::atomic<bool>& stop) {
   Found found{.result = {}, .confusion = Confusion(net.classes)};

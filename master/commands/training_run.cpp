@@ -148,7 +148,8 @@ RungEnd TrainingRun::run_rung() {
 
 int TrainingRun::run() {
   const std::atomic<bool>& stop = stop_ != nullptr ? *stop_ : catch_stop_signals();
-  // Slaves that come through a door of their own come once. With port 0 they would not find the run again at its next port.
+  // Slaves that come through a door of their own come once. With port 0 they would not find the run again at its next
+  // port.
   const bool by_slaves =
       options_.cluster.slaves > 0 && door_.network == &wire::tcp_network() && !options_.cluster.listen.ends_with(":0");
   const Teachers::Place place{
@@ -301,7 +302,8 @@ int TrainingRun::train_and_end(Team& team, const std::atomic<bool>& stop) {
   }
 }
 
-/// A run that ended between the checkpoint at the end of a cycle and the snapshot of it has the weights in the checkpoint.
+/// A run that ended between the checkpoint at the end of a cycle and the snapshot of it has the weights in the
+/// checkpoint.
 void TrainingRun::keep_missed_snapshot() {
   const Progress& at = start_.progress;
   if (!paced_.empty() || at.epoch == 0 || at.batch > 0) return;

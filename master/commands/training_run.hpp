@@ -45,8 +45,8 @@ class TrainingRun {
   /// Trains to the end of the epochs, or to options.steps, and returns the exit code of the program. Throws Error and
   /// Diverged.
   int run();
-  /// The same, and then a test on all test images, unless an epoch has just ended with its test. Training that diverges is a result, and no error. Throws PeerLost where
-  /// slaves are lost and the run cannot go on.
+  /// The same, and then a test on all test images, unless an epoch has just ended with its test. Training that diverges
+  /// is a result, and no error. Throws PeerLost where slaves are lost and the run cannot go on.
   RungEnd run_rung();
 
  private:

@@ -16,7 +16,7 @@ long TrialRuns::steps_at(const Net& net, int rung) const {
   const long batch = net.training.batch;
   const long all = static_cast<long>(net.training.epochs) * (common_.images / batch);
   if (!common_.space.rungs) return all;
-  return std::min(all, (common_.ladder.images[static_cast<std::size_t>(rung)] + batch - 1) / batch);
+  return std::min(all, (common_.ladder.images[rung] + batch - 1) / batch);
 }
 
 TrainOptions TrialRuns::options_of(const Job& job, long steps) const {

@@ -30,8 +30,8 @@ class TrialRuns {
   TrainOptions options_of(const Job& job, long steps) const;
   /// Returns the run folder of a trial.
   std::string folder_of(int trial) const;
-  /// Throws Error if a rung ended at another step than expected. Then somebody has trained the trial further, and the weights of
-  /// the rung are gone.
+  /// Throws Error if a rung ended at another step than expected. Then somebody has trained the trial further, and the
+  /// weights of the rung are gone.
   void expect_at(const Job& job, long step, long expected) const;
 
  private:

@@ -14,9 +14,9 @@
 
 namespace convoy {
 
-/// Trains rungs until the search ends; next_job() decides which rung comes next. Results are handed on in the order of the
-/// decisions, whichever machine ends first. A result that waits for results of earlier decisions is found again after a kill,
-/// because the checkpoint of its trial is the one at the end of the rung.
+/// Trains rungs until the search ends; next_job() decides which rung comes next. Results are handed on in the order of
+/// the decisions, whichever machine ends first. A result that waits for results of earlier decisions is found again
+/// after a kill, because the checkpoint of its trial is the one at the end of the rung.
 class TrialsAtOnce : private JobDispatcher::Owner {
  public:
   struct Parts {
@@ -36,7 +36,8 @@ class TrialsAtOnce : private JobDispatcher::Owner {
   /// The references must outlive the object.
   explicit TrialsAtOnce(Parts parts);
 
-  /// Returns when the search has ended, when a rung has failed, or once `stop` is set and all runs have ended with a checkpoint.
+  /// Returns when the search has ended, when a rung has failed, or once `stop` is set and all runs have ended with a
+  /// checkpoint.
   void run(const std::atomic<bool>& stop);
   /// Returns whether the search has not ended yet.
   bool has_more() const;

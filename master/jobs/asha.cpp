@@ -31,14 +31,14 @@ Ladder ladder_of(const Space& space, long full) {
 std::optional<Promotion> promotion_after(const RungResults& results, const Ladder& ladder, Metric metric,
                                          const std::vector<Job>& open) {
   std::vector<std::vector<const RungResult*>> on(static_cast<std::size_t>(ladder.top()) + 1);
-  for (const RungResult& each : results) on[static_cast<std::size_t>(each.rung)].push_back(&each);
+  for (const RungResult& each : results) on[each.rung].push_back(&each);
   for (int rung = ladder.top() - 1; rung >= 0; --rung) {
     std::set<int> gone;
     for (const RungResult* each : on[static_cast<std::size_t>(rung) + 1]) gone.insert(each->trial);
     for (const Job& each : open) {
       if (each.rung == rung + 1) gone.insert(each.trial);
     }
-    std::vector<const RungResult*>& here = on[static_cast<std::size_t>(rung)];
+    std::vector<const RungResult*>& here = on[rung];
     std::ranges::sort(here, {}, [&](const RungResult* each) { return std::pair(cost_of(*each, metric), each->trial); });
     const std::size_t best = here.size() / static_cast<std::size_t>(ladder.factor);
     for (std::size_t i = 0; i < best; ++i) {

@@ -27,8 +27,8 @@ class JobWatch {
   virtual ~JobWatch() = default;
   virtual void notice(const std::string& text) = 0;
   virtual void timed(const std::vector<TimedMachine>& machines) = 0;
-  /// A machine begins a job or goes on with it. `seconds` is the predicted time until the end of the job, or infinite if nothing is
-  /// known.
+  /// A machine begins a job or goes on with it. `seconds` is the predicted time until the end of the job, or infinite
+  /// if nothing is known.
   virtual void begin_job(const std::string& job, const std::string& machine, double seconds) = 0;
   virtual void epoch(const std::string& job, const EpochReport& report) = 0;
   virtual void progress(const std::vector<RunningJob>& running) = 0;

@@ -14,14 +14,16 @@ class LineBook {
     std::string whole;       ///< such as "search": what a master works on
     std::string after_loss;  ///< what happens after a line and all after it are removed, as a clause
   };
-  /// Opens the file, or makes it, and gives each line to `take`, which throws for a line that the book cannot have. A last
-  /// line without an end, which a killed master was about to write, is cut off. Throws Error naming the file and the line.
+  /// Opens the file, or makes it, and gives each line to `take`, which throws for a line that the book cannot have. A
+  /// last line without an end, which a killed master was about to write, is cut off. Throws Error naming the file and
+  /// the line.
   LineBook(std::string file, const Words& words, const std::function<void(const std::string& line)>& take);
   ~LineBook();
   LineBook(const LineBook&) = delete;
   LineBook& operator=(const LineBook&) = delete;
 
-  /// Adds a line, which is given without its end, and waits until it is on the disk. Throws Error; `what` names the line.
+  /// Adds a line, which is given without its end, and waits until it is on the disk. Throws Error; `what` names the
+  /// line.
   void add(const std::string& line, const std::string& what);
 
  private:

@@ -20,7 +20,8 @@ double step_operations(const Cut& cut, int batch) {
 
 namespace {
 
-/// What messages and uneven shares cost a group of the `count` fastest members; nothing if the net does not fit into them.
+/// What messages and uneven shares cost a group of the `count` fastest members; nothing if the net does not fit into
+/// them.
 std::optional<double> slowdown_of(const TimedNet& what, const Calibration& timed, const MachineTimes& times,
                                   std::size_t count) {
   std::vector<MemberProfile> members = timed.members;

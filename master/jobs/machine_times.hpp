@@ -34,13 +34,13 @@ struct MachineTimes {
   std::map<std::string, double>
       slaves;          ///< by name: a slave with the stages, the master with the heads; may be infinite
   double alone = 0.0;  ///< the master alone; 0 where it is not known
-  /// By its number of slaves, the step of a group of the fastest slaves, divided by the step that it would have if their speeds
-  /// added up. Groups of more slaves than were timed are left out.
+  /// By its number of slaves, the step of a group of the fastest slaves, divided by the step that it would have if
+  /// their speeds added up. Groups of more slaves than were timed are left out.
   std::map<int, double> slowdowns = {};
 };
 
-/// Waits for `count` slaves of the network, has them and this machine time the net, and lets them go. Returns no times if
-/// `stop` was set before all had come. Throws PeerLost.
+/// Waits for `count` slaves of the network, has them and this machine time the net, and lets them go. Returns no times
+/// if `stop` was set before all had come. Throws PeerLost.
 MachineTimes time_machines(const TimedNet& what, int count, const Observers& observers, const std::atomic<bool>& stop);
 
 }  // namespace convoy

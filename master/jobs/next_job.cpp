@@ -42,7 +42,7 @@ std::optional<Job> wanted_job(const Space& space, const Ladder& ladder, const Kn
 long images_at_end(const Ladder& ladder, const Known& known) {
   std::map<int, long> images;
   for (const RungResult& each : known.results) images[each.trial] = each.images;
-  for (const Job& each : known.open) images[each.trial] = ladder.images[static_cast<std::size_t>(each.rung)];
+  for (const Job& each : known.open) images[each.trial] = ladder.images[each.rung];
   long sum = 0;
   for (const auto& [trial, of_trial] : images) sum += of_trial;
   return sum;
@@ -53,7 +53,7 @@ std::optional<Job> job_after(const Space& space, const Ladder& ladder, const Kno
   std::optional<Job> job = wanted_job(space, ladder, known, last);
   if (!job || space.budget.images == 0) return job;
   const long begun = job->rung > 0 ? last.at(job->trial)->images : 0;
-  const long more = ladder.images[static_cast<std::size_t>(job->rung)] - begun;
+  const long more = ladder.images[job->rung] - begun;
   if (more > space.budget.images - images_at_end(ladder, known)) return std::nullopt;
   return job;
 }

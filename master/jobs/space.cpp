@@ -90,7 +90,7 @@ long count_of(const SearchedField& parameter) {
 std::string value_at(const SearchedField& parameter, double unit) {
   if (const long count = count_of(parameter); count > 0) {
     const long index = std::clamp(static_cast<long>(unit * static_cast<double>(count)), 0L, count - 1);
-    if (parameter.kind == SearchedField::Kind::choice) return parameter.choices[static_cast<std::size_t>(index)];
+    if (parameter.kind == SearchedField::Kind::choice) return parameter.choices[index];
     return fmt::format("{}", static_cast<long>(parameter.low) + index);
   }
   const auto [low, high] = even_bounds(parameter);

@@ -1,5 +1,5 @@
-// The space of a search: which fields of a net it may change, how it chooses values, and when it ends. It is read from a
-// YAML file.
+// The space of a search: which fields of a net it may change, how it chooses values, and when it ends. It is read from
+// a YAML file.
 #pragma once
 
 #include <cstdint>
@@ -81,8 +81,8 @@ void expect_in_net(const Space& space, const std::string& net, const Overrides& 
 /// Where the file of a space says something, for errors: "space.yaml:7: parameters conv1.filters".
 std::string place_of(const Space& space, const SearchedField& parameter);
 
-/// The value at `unit`, from 0 to 1, of the range. Each choice and each whole number has an equal part of it. A number of
-/// a linear or log range has six significant digits, so that a user can write it.
+/// The value at `unit`, from 0 to 1, of the range. Each choice and each whole number has an equal part of it. A number
+/// of a linear or log range has six significant digits, so that a user can write it.
 std::string value_at(const SearchedField& parameter, double unit);
 /// The point of the range at which value_at() gives this value; the middle of the part of a choice or a whole number.
 /// Throws Error where the value is not of the range.

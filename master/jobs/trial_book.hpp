@@ -1,5 +1,5 @@
-// The results of a search on disk: trials.jsonl, to which a line is added for each finished rung. A rung is finished when its
-// line is on the disk; what the search does next follows from the lines alone.
+// The results of a search on disk: trials.jsonl, to which a line is added for each finished rung. A rung is finished
+// when its line is on the disk; what the search does next follows from the lines alone.
 #pragma once
 
 #include <string>
@@ -15,8 +15,9 @@ std::string line_of(const Space& space, const RungResult& result);
 /// Only one process at a time can have the book of a folder.
 class TrialBook {
  public:
-  /// Opens `folder`/trials.jsonl, or makes it. A last line without an end, which a killed master was about to write, is cut off.
-  /// Throws Error naming the file and the line where a line is not one of this space and ladder, or is out of turn.
+  /// Opens `folder`/trials.jsonl, or makes it. A last line without an end, which a killed master was about to write, is
+  /// cut off. Throws Error naming the file and the line where a line is not one of this space and ladder, or is out of
+  /// turn.
   TrialBook(const std::string& folder, const Space& space, const Ladder& ladder);
 
   const RungResults& results() const { return results_; }

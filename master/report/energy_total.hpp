@@ -40,8 +40,8 @@ struct EnergyUse {
   double seconds = 0;  ///< of the run
 };
 
-/// Returns lines for people at the end of a run: each member, the total, J/image and the like. Returns none where no member
-/// has a meter, and nothing is declared or assumed.
+/// Returns lines for people at the end of a run: each member, the total, J/image and the like. Returns none where no
+/// member has a meter, and nothing is declared or assumed.
 std::vector<std::string> energy_lines(const EnergyReport& report, const EnergyUse& use);
 /// Returns "93 W", or "93 W of 2/3 members", for the line of progress; an empty text if no member is measured.
 std::string watts_now(const EnergyReport& report);

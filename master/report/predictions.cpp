@@ -48,7 +48,7 @@ std::vector<std::string> read_images(const std::vector<std::string>& files, std:
       const Picture picture = read_image(files[first + static_cast<std::size_t>(i)], least_for(net.input, net.resize));
       cut_view(picture, net.input, {.resize = net.resize}, pixels.sample(i));
     } catch (const Error& error) {
-      wrong[static_cast<std::size_t>(i)] = error.what();
+      wrong[i] = error.what();
     }
   });
   const auto bad = std::ranges::find_if(wrong, [](const std::string& what) { return !what.empty(); });

@@ -11,7 +11,8 @@
 
 namespace convoy {
 
-/// Lists the image files. A folder is replaced by its JPEG, PNG and WebP files in the order of their names. Throws Error.
+/// Lists the image files. A folder is replaced by its JPEG, PNG and WebP files in the order of their names. Throws
+/// Error.
 std::vector<std::string> image_files(const std::vector<std::string>& places);
 
 /// Reads as many images from `first` on as fit, and fills the rest with black. Returns a message for each file that

@@ -31,13 +31,14 @@ class RunFiles {
   /// Writes FOLDER/NAME now, and again with a checkpoint when it is gone. Throws Error.
   void keep(const std::string& name, const std::string& text);
 
-  /// Writes a checkpoint, the weights and the plan. Makes the folder anew, with a notice, where it is gone. Throws Error.
+  /// Writes a checkpoint, the weights and the plan. Makes the folder anew, with a notice, where it is gone. Throws
+  /// Error.
   void save(const SavedState& state);
   /// The same for a run in which training is worth more than the files: a failure is a notice, and the state is held in
   /// memory until one is saved. Throws Diverged if the state has values that are not finite.
   void try_to_save(SavedState state);
-  /// For the end of a run: where the last state could not be saved, tries again until it can. Throws Error when somebody
-  /// stops the program meanwhile.
+  /// For the end of a run: where the last state could not be saved, tries again until it can. Throws Error when
+  /// somebody stops the program meanwhile.
   void finish(const std::atomic<bool>& stop);
 
   /// The step of the last checkpoint that was written; -1 before the first.
@@ -45,8 +46,8 @@ class RunFiles {
 
   /// Writes the weights of the best epoch so far. A failure is a notice. Throws Diverged if weights are not finite.
   void try_to_save_best(const BestEpoch& best, const ModelState& model);
-  /// Writes snapshot-CYCLE.safetensors, the weights at the end of a cycle of the schedule, of so many epochs. A failure is a
-  /// notice. Throws Diverged if weights are not finite.
+  /// Writes snapshot-CYCLE.safetensors, the weights at the end of a cycle of the schedule, of so many epochs. A failure
+  /// is a notice. Throws Diverged if weights are not finite.
   void try_to_save_snapshot(int cycle, int epoch, const ModelState& model);
   /// Whether that file is there.
   bool has_snapshot(int cycle) const;

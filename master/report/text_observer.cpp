@@ -156,7 +156,8 @@ class TextObserver : public Observer {
     return true;
   }
 
-  /// Takes the shares of a replica's new plan, or of the plan of all. Who was in the plan before it and is not in it has gone.
+  /// Takes the shares of a replica's new plan, or of the plan of all. Who was in the plan before it and is not in it
+  /// has gone.
   void take_shares(const Plan& plan) {
     const std::vector<double> shares = work_shares(start_.stages, plan);
     const auto in_plan = [&](const std::string& member) { return std::ranges::count(plan.members, member) > 0; };
@@ -181,8 +182,8 @@ class TextObserver : public Observer {
     }
   }
 
-  /// Writes a line with further parts, each of which begins with a comma or semicolon and a space. Where a terminal is too
-  /// narrow, the line is broken instead, and goes on indented.
+  /// Writes a line with further parts, each of which begins with a comma or semicolon and a space. Where a terminal is
+  /// too narrow, the line is broken instead, and goes on indented.
   void tell_in_parts(std::string line, const std::vector<std::string>& parts) {
     const auto size = lines_.size();
     const std::string indent(line.find_first_not_of(' ') + 2, ' ');
@@ -247,9 +248,9 @@ class TextObserver : public Observer {
     return flops * images;
   }
 
-  /// A line for each member that shares the work: its share, the part of its time that it computes, and its traffic, which
-  /// is one sum where the terminal is too narrow for the member's name beside both ways. Where the terminal is wide enough,
-  /// also how the member spends the rest of its time.
+  /// A line for each member that shares the work: its share, the part of its time that it computes, and its traffic,
+  /// which is one sum where the terminal is too narrow for the member's name beside both ways. Where the terminal is
+  /// wide enough, also how the member spends the rest of its time.
   std::vector<std::string> members_now() const {
     std::vector<std::string> lines;
     if (recent_.size() < 2 && (recent_.empty() || recent_[0].transfer == 0.0)) return lines;

@@ -25,8 +25,8 @@ class Fields {
   /// Error unless `node` is a map without repeated keys.
   Fields(const std::string& file, const YAML::Node& node, std::string owner, std::string path, const Applied& applied);
 
-  /// The fields of a whole file whose text is one map, as YAML or JSON. Throws Error naming file and line, with `what`, if
-  /// the text is something else, and with the fault if it is not YAML.
+  /// The fields of a whole file whose text is one map, as YAML or JSON. Throws Error naming file and line, with `what`,
+  /// if the text is something else, and with the fault if it is not YAML.
   static Fields of_text(const std::string& file, const std::string& text, std::string owner, const std::string& what);
 
   /// Whether an optional field is present.

@@ -227,17 +227,15 @@ std::vector<int> topological_order(const Written& layers, const std::vector<std:
   while (order.size() < layers.size()) {
     const std::size_t before = order.size();
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      const bool ready = std::all_of(inputs[i].begin(), inputs[i].end(), [&](int input) {
-        return input == kNetInput || placed[static_cast<std::size_t>(input)];
-      });
+      const bool ready = std::all_of(inputs[i].begin(), inputs[i].end(),
+                                     [&](int input) { return input == kNetInput || placed[input]; });
       if (placed[i] || !ready) continue;
       placed[i] = true;
       order.push_back(static_cast<int>(i));
     }
     if (order.size() > before) continue;
     const auto stuck = std::find(placed.begin(), placed.end(), false) - placed.begin();
-    layers[static_cast<std::size_t>(stuck)].fields.fail(
-        "it is part of a cycle: its input depends on its own output; change `from`");
+    layers[stuck].fields.fail("it is part of a cycle: its input depends on its own output; change `from`");
   }
   int main_loss = -1;
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -252,7 +250,7 @@ void check_uses(const Written& layers, const std::vector<std::vector<int>>& inpu
   std::vector<int> uses(layers.size(), 0);
   for (const auto& list : inputs) {
     for (const int input : list) {
-      if (input != kNetInput) ++uses[static_cast<std::size_t>(input)];
+      if (input != kNetInput) ++uses[input];
     }
   }
   const auto of_loss = [](const WrittenLayer& layer) { return is_loss(layer.layer.spec); };
@@ -289,9 +287,9 @@ void build_graph(Written written, Net& net) {
     std::vector<FeatureShape> shapes;
     written[i].layer.inputs.clear();
     for (const int input : inputs[i]) {
-      const int from = input == kNetInput ? kNetInput : new_index[static_cast<std::size_t>(input)];
+      const int from = input == kNetInput ? kNetInput : new_index[input];
       written[i].layer.inputs.push_back(from);
-      shapes.push_back(from == kNetInput ? net.input : net.layers[static_cast<std::size_t>(from)].output);
+      shapes.push_back(from == kNetInput ? net.input : net.layers[from].output);
     }
     if (auto* dropout = std::get_if<Dropout>(&written[i].layer.spec)) dropout->stream = dropouts++;
     connect(written[i], shapes);

@@ -6,7 +6,8 @@
 
 namespace convoy {
 
-/// Reads `cycles`, which belongs to the schedule `snapshots`. Epochs, patience and schedule must have been read. Throws Error.
+/// Reads `cycles`, which belongs to the schedule `snapshots`. Epochs, patience and schedule must have been read. Throws
+/// Error.
 void read_cycles(Fields& fields, TrainingOptions& options);
 
 /// Reads `teacher`, `temperature` and `mix`. Throws Error.

@@ -212,7 +212,7 @@ std::string to_yaml(const Net& net) {
   for (const Layer& layer : net.layers) {
     std::vector<std::string> inputs;
     for (const int input : layer.inputs) {
-      inputs.push_back(input == kNetInput ? "input" : net.layers[static_cast<std::size_t>(input)].name);
+      inputs.push_back(input == kNetInput ? "input" : net.layers[input].name);
     }
     text += fmt::format("  - {{name: {}, from: [{}], {}{}{}}}\n", layer.name, fmt::join(inputs, ", "),
                         std::visit(SpecWriter{}, layer.spec), init(layer.init), rate_field(layer.rate));

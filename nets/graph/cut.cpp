@@ -21,8 +21,8 @@ bool starts_head(const Layer& layer) {
   return is<Flatten>(layer) || is<Dense>(layer) || is<SoftmaxCrossEntropy>(layer) || is<SquaredError>(layer);
 }
 
-/// Returns the layer in the form that stages use if it treats each channel by itself, else nothing. `in` are the maps that it
-/// reads.
+/// Returns the layer in the form that stages use if it treats each channel by itself, else nothing. `in` are the maps
+/// that it reads.
 std::optional<ChannelLayer> channel_layer(const Layer& layer, const FeatureShape& in) {
   if (const auto* activation = std::get_if<Activation>(&layer.spec)) return *activation;
   if (const auto* pool = std::get_if<Pooling>(&layer.spec)) return *pool;
@@ -94,7 +94,7 @@ class Cutter {
   /// Whether one layer alone reads the output of `layer`, and, if `layer` is a concatenation, of each of its inputs.
   /// Only then may a reader be appended to the stages that make the output.
   bool has_one_reader(int layer) const {
-    if (layer == kNetInput || division_.readers[static_cast<std::size_t>(layer)] != 1) return false;
+    if (layer == kNetInput || division_.readers[layer] != 1) return false;
     const Layer& made = net_.layers[layer];
     if (is<Flatten>(made)) return has_one_reader(made.inputs[0]);
     if (!is<Concat>(made)) return !is<PadChannels>(made) && !is<SliceChannels>(made);
@@ -227,7 +227,7 @@ class Cutter {
   void expect_maps(const Layer& layer, const FeatureShape& in) const {
     if (fits_head(layer)) return;
     for (const int input : layer.inputs) {
-      if (input == kNetInput || net_.layers[static_cast<std::size_t>(input)].output == shape_of(input)) continue;
+      if (input == kNetInput || net_.layers[input].output == shape_of(input)) continue;
       fail_at(
           net_, layer,
           fmt::format("it reads flattened maps of {}x{}; only dense layers, activations and dropout do, so move it in "
@@ -285,8 +285,8 @@ class Cutter {
 
   const FeatureShape& shape_of(int input) const { return division_.shape_of(input); }
 
-  /// Appends a sum or product to the last of the stages that make its inputs, if no other layer reads this stage's maps and
-  /// they are as large as the result. Otherwise it becomes a stage of its own.
+  /// Appends a sum or product to the last of the stages that make its inputs, if no other layer reads this stage's maps
+  /// and they are as large as the result. Otherwise it becomes a stage of its own.
   Sources add_join(const Layer& layer) {
     const auto is_large = [&](int input) { return shape_of(input) == layer.output; };
     int last = -1;

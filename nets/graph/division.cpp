@@ -19,7 +19,7 @@ bool fits_head(const Layer& layer) {
 Division::Division(const Net& net) : before_stages(net.layers.size(), false), readers(net.layers.size(), 0), net_(net) {
   for (const Layer& layer : net.layers) {
     for (const int input : layer.inputs) {
-      if (input != kNetInput) ++readers[static_cast<std::size_t>(input)];
+      if (input != kNetInput) ++readers[input];
     }
     const bool lists = is_one_of<Flatten, Activation, Dropout>(layer);  // a flatten only gives maps another form
     const FeatureShape shape = lists ? shape_of(layer.inputs[0]) : layer.output;
@@ -30,7 +30,7 @@ Division::Division(const Net& net) : before_stages(net.layers.size(), false), re
     if (readers[i] > 1) before_stages[i] = true;
     if (fits_head(net.layers[i]) && !before_stages[i]) continue;
     for (const int input : net.layers[i].inputs) {
-      if (input != kNetInput) before_stages[static_cast<std::size_t>(input)] = true;
+      if (input != kNetInput) before_stages[input] = true;
     }
   }
   for (std::size_t i = 0; i < net.layers.size(); ++i) {
@@ -39,8 +39,6 @@ Division::Division(const Net& net) : before_stages(net.layers.size(), false), re
   }
 }
 
-const FeatureShape& Division::shape_of(int layer) const {
-  return layer == kNetInput ? net_.input : maps[static_cast<std::size_t>(layer)];
-}
+const FeatureShape& Division::shape_of(int layer) const { return layer == kNetInput ? net_.input : maps[layer]; }
 
 }  // namespace convoy

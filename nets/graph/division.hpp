@@ -14,15 +14,16 @@ bool fits_head(const Layer& layer);
 struct Division {
   explicit Division(const Net& net);
 
-  /// Whether a stage or several layers read the layer, directly or through other layers. Such a dense layer becomes a stage.
+  /// Whether a stage or several layers read the layer, directly or through other layers. Such a dense layer becomes a
+  /// stage.
   std::vector<bool> before_stages;
   /// The extents of the layer's output, before a flatten.
   std::vector<FeatureShape> maps;
   std::vector<int> readers;  ///< the number of layers that read the layer
   bool has_trunk = false;    ///< whether the net has stages; otherwise all layers belong to the head
 
-  /// Returns the extents of the maps that the output of a layer consists of, flattened or not. For kNetInput they are those of
-  /// the images.
+  /// Returns the extents of the maps that the output of a layer consists of, flattened or not. For kNetInput they are
+  /// those of the images.
   const FeatureShape& shape_of(int layer) const;
 
  private:

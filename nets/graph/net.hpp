@@ -37,23 +37,23 @@ struct SliceChannels {
   int first = 0;
   int count = 1;
 };
-/// Puts channels in another order: of `groups` groups of consecutive channels the first of each, then the second of each,
-/// and so on.
+/// Puts channels in another order: of `groups` groups of consecutive channels the first of each, then the second of
+/// each, and so on.
 struct ShuffleChannels {
   int groups = 1;
 };
-/// Makes maps larger by whole factors. Nearest: each element becomes rows x columns equal elements. Bilinear: between the
-/// elements' centres values rise and fall linearly, and outside of the outermost centres they stay the same (PyTorch's
-/// interpolate with align_corners=False).
+/// Makes maps larger by whole factors. Nearest: each element becomes rows x columns equal elements. Bilinear: between
+/// the elements' centres values rise and fall linearly, and outside of the outermost centres they stay the same
+/// (PyTorch's interpolate with align_corners=False).
 struct Upsampling {
   int rows = 1;     ///< factor of the height
   int columns = 1;  ///< factor of the width
   bool bilinear = false;
 };
-/// A transposed convolution (Zeiler et al., Deconvolutional Networks, CVPR 2010): what a convolution does to the gradient of
-/// its maps. It is computed as a convolution of maps whose elements stand `stride` apart, with zeros between them. So weights
-/// are (filter, channel, row, column) as of that convolution: those of PyTorch's ConvTranspose2d with filters and channels
-/// of a group exchanged, and with rows and columns in reverse order.
+/// A transposed convolution (Zeiler et al., Deconvolutional Networks, CVPR 2010): what a convolution does to the
+/// gradient of its maps. It is computed as a convolution of maps whose elements stand `stride` apart, with zeros
+/// between them. So weights are (filter, channel, row, column) as of that convolution: those of PyTorch's
+/// ConvTranspose2d with filters and channels of a group exchanged, and with rows and columns in reverse order.
 struct TransposedConvolution {
   /// Its stride is the distance of the elements; its padding is what is cut off the result.
   Convolution conv;
@@ -62,8 +62,9 @@ struct TransposedConvolution {
 };
 /// How a transposed convolution of maps of height x width spreads their elements.
 Resizing spread_for(const TransposedConvolution& what, int height, int width);
-/// Weights in another order: from (groups * first, second, rows, columns) to (groups * second, first, rows, columns), with rows
-/// and columns reversed. Between a transposed convolution's weights here and in PyTorch, this is the way in both directions.
+/// Weights in another order: from (groups * first, second, rows, columns) to (groups * second, first, rows, columns),
+/// with rows and columns reversed. Between a transposed convolution's weights here and in PyTorch, this is the way in
+/// both directions.
 struct WeightOrder {
   int groups = 1;
   int first = 1;   ///< filters or channels of a group
@@ -93,9 +94,9 @@ struct PadChannels {
 };
 struct Flatten {};
 /// Softmax with cross-entropy, averaged over the batch. The layer before it gives one logit for each class. With label
-/// smoothing e, the target distribution is (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016). With weights
-/// of classes, class c of that distribution counts class_weights[c] times, and the sum over the batch is divided by the sum
-/// of the weights of its labels, as in PyTorch.
+/// smoothing e, the target distribution is (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016). With
+/// weights of classes, class c of that distribution counts class_weights[c] times, and the sum over the batch is
+/// divided by the sum of the weights of its labels, as in PyTorch.
 struct SoftmaxCrossEntropy {
   float label_smoothing = 0.0F;
   float weight = 1.0F;                    ///< factor of this loss in the sum of all losses
@@ -132,21 +133,22 @@ struct Layer {
   FeatureShape output;      ///< extents of one sample's output; {1, 1, 1} for a loss
   int line = 0;             ///< line in the net file, counted from 1
   Initialisation init = {};
-  /// Factor of the learning rate, for layers with weights. 0: the layer is frozen. Nothing changes its weights, and a frozen
-  /// batch norm uses its running averages in training, too.
+  /// Factor of the learning rate, for layers with weights. 0: the layer is frozen. Nothing changes its weights, and a
+  /// frozen batch norm uses its running averages in training, too.
   float rate = 1.0F;
 };
 
-/// Returns whether a layer has weights: a convolution, transposed or not, a dense layer, a batch norm, another norm that is
-/// affine, or a PReLU.
+/// Returns whether a layer has weights: a convolution, transposed or not, a dense layer, a batch norm, another norm
+/// that is affine, or a PReLU.
 bool has_weights(const Layer& layer);
 /// Returns the convolution of a layer, transposed or not; null for other layers.
 const Convolution* convolution_in(const Layer& layer);
 
 /// The schedule by which the learning rate changes.
 struct Schedule {
-  /// `snapshots`: in each of training.cycles equal parts of the epochs the rate falls from its full value to 0 along a cosine,
-  /// and then begins anew (Loshchilov and Hutter, SGDR, ICLR 2017; Huang et al., Snapshot Ensembles, ICLR 2017).
+  /// `snapshots`: in each of training.cycles equal parts of the epochs the rate falls from its full value to 0 along a
+  /// cosine, and then begins anew (Loshchilov and Hutter, SGDR, ICLR 2017; Huang et al., Snapshot Ensembles, ICLR
+  /// 2017).
   enum class Kind { constant, step, cosine, snapshots } kind = Kind::constant;
   int every = 1;        ///< for `step`: epochs between two falls
   double factor = 0.1;  ///< for `step`: factor by which the rate is multiplied at each fall
@@ -154,8 +156,9 @@ struct Schedule {
   double warm_up = 0.0;
 };
 
-/// Nets from whose outputs a net learns beside the labels (Hinton et al., Distilling the Knowledge in a Neural Network, 2015).
-/// The loss of an image is mix T^2 KL(teacher, student) + (1 - mix) CE, with both distributions at the temperature T.
+/// Nets from whose outputs a net learns beside the labels (Hinton et al., Distilling the Knowledge in a Neural Network,
+/// 2015). The loss of an image is mix T^2 KL(teacher, student) + (1 - mix) CE, with both distributions at the
+/// temperature T.
 struct Teaching {
   std::vector<std::string> teachers;  ///< as the members of an ensemble are named; if empty, there is no teacher
   double temperature = 4.0;           ///< T: outputs are divided by it before the softmax
@@ -186,15 +189,15 @@ struct TrainingOptions {
 struct Augmentation {
   bool flip = false;  ///< mirror left to right with probability 1/2
   int crop = 0;       ///< pixels of the mean colour around the image, before a random crop to the image's size
-  /// Least share of the image's area in a part that is cut out at random and scaled to the image's size; its sides are as
-  /// 3/4 to 4/3 (Szegedy et al., CVPR 2015). 0 cuts no such part.
+  /// Least share of the image's area in a part that is cut out at random and scaled to the image's size; its sides are
+  /// as 3/4 to 4/3 (Szegedy et al., CVPR 2015). 0 cuts no such part.
   double resized_crop = 0.0;
   /// Brightness, contrast and saturation are multiplied by random factors from 1 - x to 1 + x, in a random order.
   double brightness = 0.0;
   double contrast = 0.0;
   double saturation = 0.0;
-  /// Each image of a batch is mixed with another one; their share is drawn from the distribution Beta(mixup, mixup) once for
-  /// each batch (Zhang et al., mixup, ICLR 2018). 0 mixes none.
+  /// Each image of a batch is mixed with another one; their share is drawn from the distribution Beta(mixup, mixup)
+  /// once for each batch (Zhang et al., mixup, ICLR 2018). 0 mixes none.
   double mixup = 0.0;
   int cutout = 0;  ///< side of a square of the mean colour at a random place (DeVries and Taylor, 2017); 0 for none
   bool jitters() const { return brightness > 0.0 || contrast > 0.0 || saturation > 0.0; }
@@ -205,8 +208,8 @@ struct Net {
   std::string name;
   std::string file;
   FeatureShape input;
-  /// Photographs are scaled so that their shorter side has so many pixels, before the input's size is cut out; 0 for 8/7 of
-  /// the input's size.
+  /// Photographs are scaled so that their shorter side has so many pixels, before the input's size is cut out; 0 for
+  /// 8/7 of the input's size.
   int resize = 0;
   std::vector<ChannelScale> scales;      ///< one for each channel; if empty, they are measured on the training images
   std::vector<std::string> class_names;  ///< if empty, classes are called by their numbers
@@ -225,7 +228,8 @@ UpdateStep update_step(const TrainingOptions& options, double learning_rate, lon
 /// The learning rate at `epoch`, counted from 0 and fractional inside an epoch.
 double learning_rate(const TrainingOptions& options, double epoch);
 
-/// The number of the cycle of the schedule `snapshots` that ends after so many epochs, counted from 1; 0 where none ends.
+/// The number of the cycle of the schedule `snapshots` that ends after so many epochs, counted from 1; 0 where none
+/// ends.
 int cycle_ending_at(const TrainingOptions& options, int epochs);
 
 /// Texts such as "conv1.filters=150" or "training.batch=128". Each sets a field of the YAML before the net is read, so
@@ -240,8 +244,9 @@ Net parse_net(const std::string& text, const std::string& file, const Overrides&
 /// Writes a net as YAML with all settings; parse_net reads the text back to an equal net.
 std::string to_yaml(const Net& net);
 
-/// The layers that the master runs on the output of one stage of the trunk, up to one loss. Dense layers in front of a layer that
-/// only stages have, such as a batch norm, and of several heads are stages themselves: convolutions whose kernel covers the maps.
+/// The layers that the master runs on the output of one stage of the trunk, up to one loss. Dense layers in front of a
+/// layer that only stages have, such as a batch norm, and of several heads are stages themselves: convolutions whose
+/// kernel covers the maps.
 struct CutHead {
   FeatureShape maps;          ///< extents of one sample of its input (the net's input if there is no trunk)
   std::vector<Layer> layers;  ///< a chain: dense, flatten, activation, dropout; the last is the loss
@@ -253,10 +258,11 @@ struct Cut {
   std::vector<CutHead> heads;         ///< one for each of outputs_of(trunk); the last is the main head
   std::vector<Initialisation> inits;  ///< one for each stage of the trunk; stages beyond its end use `automatic`
   int moments = 1;                    ///< tensors that the optimizer keeps for each parameter tensor
-  /// For each stage, whether it is a depthwise convolution of 1x1 that stands for a layer with one weight for each channel,
-  /// which files list without rows and columns; stages beyond its end do not.
+  /// For each stage, whether it is a depthwise convolution of 1x1 that stands for a layer with one weight for each
+  /// channel, which files list without rows and columns; stages beyond its end do not.
   std::vector<bool> lists;
-  /// For each stage, whether it is a dense layer, whose weights files list as (units, inputs); stages beyond its end are not.
+  /// For each stage, whether it is a dense layer, whose weights files list as (units, inputs); stages beyond its end
+  /// are not.
   std::vector<bool> dense;
   bool is_dense(std::size_t stage) const { return stage < dense.size() && dense[stage]; }
   bool has_list(std::size_t stage) const { return stage < lists.size() && lists[stage]; }
@@ -277,8 +283,8 @@ std::size_t parameter_count(const Net& net);
 /// Throws Error naming file, line and layer where no layer has weights, or a loss reads a map instead of one number for
 /// each class.
 void expect_outputs(const Net& net);
-/// The layers that make the outputs in front of the losses. Throws Error naming a loss for which no dense layer or convolution
-/// does.
+/// The layers that make the outputs in front of the losses. Throws Error naming a loss for which no dense layer or
+/// convolution does.
 std::vector<std::string> layers_of_outputs(const Net& net);
 /// The overrides that give the net `classes` outputs: "fc.units=10" for each of these layers.
 Overrides overrides_for_outputs(const Net& net, int classes);

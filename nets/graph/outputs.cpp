@@ -19,7 +19,7 @@ bool is_loss(const Layer& layer) { return is_any<SoftmaxCrossEntropy, SquaredErr
 /// The layer that a layer reads; nothing where it reads the images.
 const Layer* layer_before(const Net& net, const Layer& layer) {
   const int input = layer.inputs[0];
-  return input == kNetInput ? nullptr : &net.layers[static_cast<std::size_t>(input)];
+  return input == kNetInput ? nullptr : &net.layers[input];
 }
 
 /// A map in front of a loss would make each of its pixels a class.

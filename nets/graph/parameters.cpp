@@ -22,7 +22,7 @@ std::vector<std::size_t> tensor_sizes(const Net& net) {
   std::vector<std::size_t> sizes;
   for (const Layer& layer : net.layers) {
     const int from = layer.inputs[0];
-    const FeatureShape& in = from == kNetInput ? net.input : net.layers[static_cast<std::size_t>(from)].output;
+    const FeatureShape& in = from == kNetInput ? net.input : net.layers[from].output;
     if (const Convolution* conv = convolution_in(layer)) {
       const auto filters = static_cast<std::size_t>(conv->filters);
       sizes.push_back(filters * static_cast<std::size_t>(in.channels / conv->groups * conv->kernel_h * conv->kernel_w));

@@ -21,8 +21,8 @@ Resizing spread_for(const TransposedConvolution& what, int height, int width) {
           axis(width, what.conv.stride_w, what.more_columns)};
 }
 
-/// A kernel reaches beyond its own element on both sides by its reach less 1. Of these rows and columns of zeros, the padding
-/// leaves some out.
+/// A kernel reaches beyond its own element on both sides by its reach less 1. Of these rows and columns of zeros, the
+/// padding leaves some out.
 Convolution convolution_of(const TransposedConvolution& what) {
   Convolution conv = what.conv;
   const int rows = conv.reach_h() - 1;

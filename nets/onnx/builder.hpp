@@ -68,7 +68,8 @@ class Builder {
   Value conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,
              const std::vector<int>& strides, const std::vector<int>& pads, const std::vector<int>& dilations,
              std::vector<float> weights, std::vector<float> bias);
-  /// `weights` are in the order of the layer, (filters, channels of a group, rows, columns). An empty `bias` means no bias.
+  /// `weights` are in the order of the layer, (filters, channels of a group, rows, columns). An empty `bias` means no
+  /// bias.
   Value transposed(const std::string& name, const Value& from, const TransposedConvolution& what,
                    std::vector<float> weights, std::vector<float> bias);
   /// Adds a pooling of this type of layer; the kind in `pool` is not used.
@@ -76,8 +77,8 @@ class Builder {
   /// `lists` are the weights, biases, running means and running variances, each with one number for each channel.
   Value batch_norm(const std::string& name, const std::string& fields, const Value& from,
                    const std::vector<std::vector<float>>& lists);
-  /// A norm of each sample, with a factor and a term for each channel. With empty lists the norm has none of them until change()
-  /// adds some.
+  /// A norm of each sample, with a factor and a term for each channel. With empty lists the norm has none of them until
+  /// change() adds some.
   Value norm(const std::string& name, const std::string& fields, const Value& from, std::vector<float> factors,
              std::vector<float> terms);
   /// `slopes` has one number for each channel.

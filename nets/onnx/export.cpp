@@ -49,7 +49,7 @@ class Exporter : onnx_file::ActivationWriter {
     for (std::size_t i = net_.layers.size(); i-- > 0;) {
       if (!needed[i]) continue;
       for (const int input : net_.layers[i].inputs) {
-        if (input != kNetInput) needed[static_cast<std::size_t>(input)] = true;
+        if (input != kNetInput) needed[input] = true;
       }
     }
     needed.back() = false;
@@ -84,7 +84,7 @@ class Exporter : onnx_file::ActivationWriter {
 
   bool is_list(int layer) const {
     if (layer == kNetInput) return false;
-    const Layer& made = net_.layers[static_cast<std::size_t>(layer)];
+    const Layer& made = net_.layers[layer];
     if (std::holds_alternative<Dense>(made.spec) || std::holds_alternative<Flatten>(made.spec)) return true;
     const bool passes = std::holds_alternative<Activation>(made.spec) || std::holds_alternative<Dropout>(made.spec) ||
                         std::holds_alternative<BatchNorm>(made.spec);
@@ -103,7 +103,7 @@ class Exporter : onnx_file::ActivationWriter {
   /// Returns the name of a dense layer's value as maps of 1x1; adds a Reshape node.
   std::string as_maps(const std::string& reader, int layer, const std::string& value) {
     const std::string name = fmt::format("{}.{}", reader, value);
-    const int channels = net_.layers[static_cast<std::size_t>(layer)].output.channels;
+    const int channels = net_.layers[layer].output.channels;
     node("Reshape", name + ".maps", {value, integers(name + ".extents", {0, channels, 1, 1})});
     return name + ".maps";
   }
@@ -184,8 +184,8 @@ class Exporter : onnx_file::ActivationWriter {
     set(made, "beta", norm.beta);
     set(made, "bias", norm.k);
   }
-  /// Writes x / (k + alpha / size * sum of squares)^beta, with the sums as a convolution of 1x1: onnxruntime refuses an LRN over
-  /// an even number of channels.
+  /// Writes x / (k + alpha / size * sum of squares)^beta, with the sums as a convolution of 1x1: onnxruntime refuses an
+  /// LRN over an even number of channels.
   void write_even_norm(const Layer& layer, const ResponseNorm& norm, const std::string& x) {
     const std::string& name = layer.name;
     const int channels = layer.output.channels;
@@ -207,8 +207,8 @@ class Exporter : onnx_file::ActivationWriter {
     inputs.push_back(channel_numbers(layer.name + ".weight"));
     node("PRelu", layer.name, inputs);
   }
-  /// Opset 13 has an instance norm, of which the others are composed as in PyTorch's exports. The node that normalises has the
-  /// layer's name, so that an import gives the layer its name again.
+  /// Opset 13 has an instance norm, of which the others are composed as in PyTorch's exports. The node that normalises
+  /// has the layer's name, so that an import gives the layer its name again.
   void write(const Layer& layer, const Normalisation& what, const Inputs& inputs) {
     const std::string& name = layer.name;
     const auto [channels, height, width] = layer.output;
@@ -257,7 +257,7 @@ class Exporter : onnx_file::ActivationWriter {
   }
   void write(const Layer& layer, const Resizing& by, const Inputs& inputs) {
     const int input = layer.inputs[0];
-    const FeatureShape& in = input == kNetInput ? net_.input : net_.layers[static_cast<std::size_t>(input)].output;
+    const FeatureShape& in = input == kNetInput ? net_.input : net_.layers[input].output;
     for (const onnx_file::PlacesOfElements& one : ways_of(by.mode, by.rows, in.height)) {
       for (const onnx_file::PlacesOfElements& other : ways_of(by.mode, by.columns, in.width)) {
         if (one.transformation != other.transformation || one.rounding != other.rounding) continue;
@@ -297,7 +297,8 @@ class Exporter : onnx_file::ActivationWriter {
     auto scale = static_cast<float>(1.0 / axis.step);
     while (is_too_small(scale)) scale = std::nextafter(scale, 2.0F * scale);
     if (mode != Resizing::Mode::nearest || axis.start != 0.0) return scale;
-    // onnxruntime divides places by the scale in single precision; a quotient just below an element would be rounded down.
+    // onnxruntime divides places by the scale in single precision; a quotient just below an element would be rounded
+    // down.
     float smaller = scale;
     for (int i = 0; i < 8 && !is_too_small(smaller); ++i, smaller = std::nextafter(smaller, 0.0F)) {
       if (takes_the_elements(smaller, axis, from)) return smaller;

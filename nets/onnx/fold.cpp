@@ -98,8 +98,7 @@ Constant Folder::walked(const Constant& from, Extents dims, const Extents& strid
   spend(dims, from.whole);
   Constant to{.dims = std::move(dims), .floats = {}, .integers = {}, .whole = from.whole};
   on_values(to, from, [&](auto& made, const auto& values) {
-    walk<1>(to.dims, {strides}, {first},
-            [&](const auto& places) { made.push_back(values[static_cast<std::size_t>(places[0])]); });
+    walk<1>(to.dims, {strides}, {first}, [&](const auto& places) { made.push_back(values[places[0]]); });
   });
   return to;
 }
@@ -189,7 +188,7 @@ Constant Folder::joined(const Node& node, const Inputs& inputs) {
   const Constant& first = input_of(inputs, 0);
   const std::int64_t axis = axis_of(integer(node, "axis", 1), first.dims.size());
   Constant to{.dims = first.dims, .floats = {}, .integers = {}, .whole = first.whole};
-  to.dims[static_cast<std::size_t>(axis)] = 0;
+  to.dims[axis] = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Extents other = input_of(inputs, i).dims;
     if (input_of(inputs, i).whole != first.whole || other.size() != first.dims.size()) {
@@ -231,8 +230,8 @@ Constant Folder::transposed(const Node& node, const Inputs& inputs) {
   Extents dims;
   Extents strides;
   for (const std::int64_t axis : order) {
-    dims.push_back(from.dims[static_cast<std::size_t>(axis)]);
-    strides.push_back(own[static_cast<std::size_t>(axis)]);
+    dims.push_back(from.dims[axis]);
+    strides.push_back(own[axis]);
   }
   return walked(from, std::move(dims), strides, 0);
 }

@@ -76,7 +76,8 @@ class Folder {
 const Constant& input_of(const Inputs& inputs, std::size_t index);
 /// The integers of an input; refuses floats.
 const Extents& integers_of(const Inputs& inputs, std::size_t index);
-/// The result of the binary operator `type`; either integer may be kBatch. Throws Refused where the result has no 64 bits.
+/// The result of the binary operator `type`; either integer may be kBatch. Throws Refused where the result has no 64
+/// bits.
 std::int64_t of_integers(const std::string& type, std::int64_t a, std::int64_t b, bool sign_of_dividend);
 /// The constant with its integers as floats. Throws Refused where one is the number of images.
 Constant as_floats(const Constant& from);
@@ -87,7 +88,8 @@ Extents broadcast_strides(const Extents& dims, const Extents& to);
 /// The extents to which both broadcast.
 Extents broadcast(const Extents& a, const Extents& b);
 
-/// The elements that a Slice takes of one axis: from `start` on up to `end`, by steps of `step`, as the node gives the numbers.
+/// The elements that a Slice takes of one axis: from `start` on up to `end`, by steps of `step`, as the node gives the
+/// numbers.
 struct SlicedAxis {
   std::size_t axis;
   std::int64_t start;

@@ -204,7 +204,7 @@ Extents squeezed(const Node& node, Extents dims, Extents axes) {
     return dims;
   }
   for (std::size_t i = axes.size(); i-- > 0;) {
-    const std::int64_t extent = dims[static_cast<std::size_t>(axes[i])];
+    const std::int64_t extent = dims[axes[i]];
     if (extent != 1) refuse("axis {} of {} has an extent other than 1", axes[i], shown(dims));
     dims.erase(dims.begin() + axes[i]);
   }
@@ -353,7 +353,7 @@ Constant Folder::chosen(const Node&, const Inputs& inputs) {
   const std::array strides{broadcast_strides(condition.dims, made.dims), broadcast_strides(a.dims, made.dims),
                            broadcast_strides(b.dims, made.dims)};
   walk<3>(made.dims, strides, {0, 0, 0}, [&](const auto& places) {
-    const bool first = condition.integers[static_cast<std::size_t>(places[0])] != 0;
+    const bool first = condition.integers[places[0]] != 0;
     const auto place = static_cast<std::size_t>(places[first ? 1 : 2]);
     if (made.whole) made.integers.push_back((first ? a : b).integers[place]);
     if (!made.whole) made.floats.push_back((first ? a : b).floats[place]);

@@ -37,7 +37,7 @@ struct Reduced {
 
 Reduced reduced_dims(const Constant& from, const Extents& axes) {
   Reduced to{from.dims, std::vector<bool>(from.dims.size(), axes.empty())};
-  for (const std::int64_t axis : axes) to.gone[static_cast<std::size_t>(axis_of(axis, from.dims.size()))] = true;
+  for (const std::int64_t axis : axes) to.gone[axis_of(axis, from.dims.size())] = true;
   for (std::size_t i = 0; i < to.dims.size(); ++i) {
     if (to.gone[i]) to.dims[i] = 1;
   }

@@ -81,7 +81,8 @@ std::vector<std::int64_t> integers(const Node& node, const std::string& attribut
 std::string text(const Node& node, const std::string& attribute, const std::string& otherwise);
 
 /// Parses a model, or a file with one tensor. `file` is the name that errors give. Tensors in other files are read from
-/// the folder `folder`; if it is empty, they are refused. `outputs` are the outputs to import; empty: all. Throws Error.
+/// the folder `folder`; if it is empty, they are refused. `outputs` are the outputs to import; empty: all. Throws
+/// Error.
 Graph read_graph(const std::string& bytes, const std::string& file, const std::string& folder,
                  const std::vector<std::string>& outputs);
 Constant read_tensor(const std::string& bytes, const std::string& file);

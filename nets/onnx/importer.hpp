@@ -90,8 +90,8 @@ class Importer {
   void activation(const Node& node);
   void batch_norm(const Node& node);
   void response_norm(const Node& node);
-  /// One number for each channel of a constant that is broadcast to the extents of `from`. Refuses numbers that differ within
-  /// a channel.
+  /// One number for each channel of a constant that is broadcast to the extents of `from`. Refuses numbers that differ
+  /// within a channel.
   std::vector<float> for_channels(const Node& node, std::size_t input, const char* what, const Value& from);
   void prelu(const Node& node);
   /// The layer of a net file that normalises over some axes.
@@ -162,8 +162,8 @@ class Importer {
   void slice(const Node& node);
   /// Takes runs of the channels.
   void split(const Node& node);
-  /// Reshapes between channels and groups of channels. After a Transpose of the two, this shuffles channels. A norm of groups may
-  /// stand between Reshapes to lists of groups and back. Returns whether it is such a Reshape.
+  /// Reshapes between channels and groups of channels. After a Transpose of the two, this shuffles channels. A norm of
+  /// groups may stand between Reshapes to lists of groups and back. Returns whether it is such a Reshape.
   bool reshape_groups(const Node& node, const std::vector<int>& to);
 
   Graph graph_;

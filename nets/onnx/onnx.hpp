@@ -18,8 +18,9 @@ struct ImportedNet {
 };
 
 /// Imports a model of opset 7 to 28 of ONNX's own domain; the net gets the name `name`. Tensors may be in other files
-/// of the model's folder. The net has a loss for each of the model's outputs, or for each of `outputs` if there are any; the
-/// first is the main one. Throws Error naming the file, and all nodes and operators that a net cannot represent.
+/// of the model's folder. The net has a loss for each of the model's outputs, or for each of `outputs` if there are
+/// any; the first is the main one. Throws Error naming the file, and all nodes and operators that a net cannot
+/// represent.
 ImportedNet import_onnx(const std::string& file, const std::string& name, const std::vector<std::string>& outputs = {});
 /// Imports a model from memory, with all its tensors. `file` is the name that errors give.
 ImportedNet parse_onnx(const std::string& bytes, const std::string& file, const std::string& name,

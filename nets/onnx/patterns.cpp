@@ -202,12 +202,13 @@ class Joiner {
     if (band.dims != std::vector<std::int64_t>{channels, channels, 1, 1} || band.whole) return false;
     for (std::int64_t i = 0; i < channels * channels; ++i) {
       const bool in = in_band(static_cast<std::int64_t>(size), i / channels, i % channels);
-      if (band.floats[static_cast<std::size_t>(i)] != (in ? 1.0F : 0.0F)) return false;
+      if (band.floats[i] != (in ? 1.0F : 0.0F)) return false;
     }
     return true;
   }
 
-  /// x / (k + alpha * sums of neighbouring squares / size)^beta is an LRN, as Convoy exports one over an even number of channels.
+  /// x / (k + alpha * sums of neighbouring squares / size)^beta is an LRN, as Convoy exports one over an even number of
+  /// channels.
   bool join_response_norm(Node& node) {
     const auto power = with_number(node.inputs[1], "Pow", true);
     const auto sum = power ? with_number(power->other, "Add", false) : std::nullopt;

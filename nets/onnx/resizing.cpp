@@ -15,15 +15,16 @@ namespace {
 
 constexpr int kMostElements = 1 << 20;
 
-/// The extents of an axis before and after a Resize, and the distance of neighbouring elements of the result in the map before it.
+/// The extents of an axis before and after a Resize, and the distance of neighbouring elements of the result in the map
+/// before it.
 struct ScaledAxis {
   int from = 1;
   int to = 1;
   double step = 1.0;
 };
 
-/// Returns the axis with the extent that a scale gives it. A Resize rounds the product of extent and scale down in single precision, where products
-/// of quotients of two extents are whole.
+/// Returns the axis with the extent that a scale gives it. A Resize rounds the product of extent and scale down in
+/// single precision, where products of quotients of two extents are whole.
 ScaledAxis scaled(int from, double scale) {
   const auto exact = static_cast<float>(scale);
   const double whole = std::round(from * scale);
@@ -139,7 +140,7 @@ std::vector<double> Importer::scales_of(const Node& node, const Value& from) {
     const Extents axes = integers(node, "axes", {});
     if (!axes.empty()) {
       Extents some;
-      for (const std::int64_t axis : axes) some.push_back(before[static_cast<std::size_t>(axis_of(axis, 4))]);
+      for (const std::int64_t axis : axes) some.push_back(before[axis_of(axis, 4)]);
       before = some;
     }
     if (sizes.integers.size() != before.size()) {

@@ -207,8 +207,8 @@ void Importer::pad(const Node& node) {
   }
   from.padded.filling = filling;
   for (const auto& [side, index] : {std::pair{0, 2}, {1, 3}, {2, 6}, {3, 7}}) {
-    int& padded = from.padded.sides[static_cast<std::size_t>(side)];
-    padded += pads[static_cast<std::size_t>(index)];
+    int& padded = from.padded.sides[side];
+    padded += pads[index];
     if (padded > kLargestPad) refuse("its padding adds up to {}; the limit is {}", padded, kLargestPad);
   }
   give(node, from);

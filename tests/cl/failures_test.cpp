@@ -156,8 +156,8 @@ TEST_F(OpenClFailures, NoneWhereTheDriverTellsLate) {
   }
 }
 
-/// Every launch of the fake device takes as long, whether it has few work-items or many, as short launches on GPUs do. The
-/// update of few biases must not have the update of many weights cut.
+/// Every launch of the fake device takes as long, whether it has few work-items or many, as short launches on GPUs do.
+/// The update of few biases must not have the update of many weights cut.
 TEST_F(OpenClFailures, ShortLaunchesDoNotCutLongOnes) {
   behave({.largest_buffer = std::uint64_t{1} << 24});
   const Stage stage{.name = "wide",

@@ -32,7 +32,7 @@ const testing::Environment* const kEnvironment =
 /// PoCL 6 makes code that crashes of kernels with 16-bit storage that it does not optimise (CMakeLists.txt).
 std::pair<int, std::string> usable_for_halves() {
   const auto found = usable_device();
-  if (found.first >= 0 && !opencl_devices()[static_cast<std::size_t>(found.first)].driver.starts_with("3.")) {
+  if (found.first >= 0 && !opencl_devices()[found.first].driver.starts_with("3.")) {
     unsetenv("POCL_EXTRA_BUILD_FLAGS");
   }
   return found;
@@ -65,7 +65,7 @@ TEST_P(OpenClImages, AgreeWithTheReference) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
   const ClSettings settings{.processor = false, .convolutions = ClConvolutions::direct, .images = true};
-  if (!ClContext(opencl_devices()[static_cast<std::size_t>(number)], settings).has_images()) {
+  if (!ClContext(opencl_devices()[number], settings).has_images()) {
     GTEST_SKIP() << "the device has no images of buffers";
   }
   expect_agreement(KeptDevices::with(number, settings), GetParam().spec);
@@ -119,7 +119,7 @@ TEST(OpenClMemory, IsWhatPlansCountOn) {
     if (way == ClConvolutions::products && !clblast_missing().empty()) continue;
     for (const std::string net : {"lenet", "cifar10-50-500", "glyphs"}) {
       for (const int filters : {7, 50}) {
-        ClShared shared(opencl_devices()[static_cast<std::size_t>(number)], {.convolutions = way});
+        ClShared shared(opencl_devices()[number], {.convolutions = way});
         std::vector<std::unique_ptr<Shard>> shards;
         std::vector<std::unique_ptr<DeviceTensor>> tensors;
         double counted = 0.0;
@@ -161,7 +161,7 @@ TEST(OpenClChoice, IsTimedOnceAndRemembered) {
   const TemporaryFolder cache;
   setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
   const ShardSpec& spec = stage_case("Plain").spec;
-  ClShared shared(opencl_devices()[static_cast<std::size_t>(number)], {});
+  ClShared shared(opencl_devices()[number], {});
   const ClChoice first = choose_convolutions(shared, spec);
   const auto kept = [&] {
     int choices = 0;
@@ -211,7 +211,7 @@ TEST(OpenClHalfStorage, AgreesInImages) {
   const auto [number, why] = usable_for_halves();
   if (number < 0) GTEST_SKIP() << why;
   const ClSettings settings{.processor = false, .convolutions = ClConvolutions::direct, .images = true, .half = true};
-  if (!ClContext(opencl_devices()[static_cast<std::size_t>(number)], settings).has_images()) {
+  if (!ClContext(opencl_devices()[number], settings).has_images()) {
     GTEST_SKIP() << "the device has no images of buffers";
   }
   expect_agreement(KeptDevices::with(number, settings), stage_case("Stride3").spec, 0x1.0p-10);

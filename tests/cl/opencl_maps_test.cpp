@@ -1,5 +1,5 @@
-// Tests how maps pass on an OpenCL device: runs of channels from tensor to tensor, stages without weights, and dropout. A
-// test counts the bytes of a training step, which copies no maps to the host.
+// Tests how maps pass on an OpenCL device: runs of channels from tensor to tensor, stages without weights, and dropout.
+// A test counts the bytes of a training step, which copies no maps to the host.
 
 #include <gtest/gtest.h>
 

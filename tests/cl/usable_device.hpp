@@ -27,7 +27,8 @@ inline std::pair<int, std::string> usable_device() {
   }
 }
 
-/// The devices of one process with different settings. A device compiles its kernels when it is made, so tests share them.
+/// The devices of one process with different settings. A device compiles its kernels when it is made, so tests share
+/// them.
 class KeptDevices : public testing::Environment {
  public:
   static Device& with(int number, const ClSettings& settings) {

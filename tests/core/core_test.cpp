@@ -75,7 +75,7 @@ TEST(Random, ShuffleIsAPermutation) {
   Random(1, 1).shuffle(items);
   EXPECT_FALSE(std::is_sorted(items.begin(), items.end()));
   std::sort(items.begin(), items.end());
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(items[static_cast<std::size_t>(i)], i);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(items[i], i);
 }
 
 TEST(Random, DropoutDropsItsRateAndKeepsTheMean) {
@@ -323,7 +323,7 @@ TEST(ThreadTeam, RunsEachJobOnceAndReturnsWhenAllAreDone) {
     EXPECT_EQ(team.size(), size);
     for (int round = 0; round < 200; ++round) {
       std::vector<int> ran(static_cast<std::size_t>(size), 0);  // run() synchronises, so atomics are not needed
-      team.run([&](int i) { ++ran[static_cast<std::size_t>(i)]; });
+      team.run([&](int i) { ++ran[i]; });
       EXPECT_EQ(std::count(ran.begin(), ran.end(), 1), size);
     }
   }
@@ -350,7 +350,7 @@ TEST(ThreadTeam, SplitCoversEverythingOnceInOrder) {
   for (const int count : {0, 1, 2, 3, 10, 100}) {
     std::vector<int> owner(static_cast<std::size_t>(count), -1);
     team.split(count, [&](int thread, int first, int last) {
-      for (int i = first; i < last; ++i) owner[static_cast<std::size_t>(i)] = thread;
+      for (int i = first; i < last; ++i) owner[i] = thread;
     });
     EXPECT_TRUE(std::is_sorted(owner.begin(), owner.end()));
     EXPECT_EQ(std::count(owner.begin(), owner.end(), -1), 0);

@@ -26,7 +26,7 @@ TEST(Images, AreNormalisedToTheBit) {
   const Tensor values = normalised(images);
   for (int n = 0; n < 3; ++n) {
     for (int c = 0; c < kChannels; ++c) {
-      const ChannelScale& scale = scales[static_cast<std::size_t>(c)];
+      const ChannelScale& scale = scales[c];
       for (int x = 0; x < 128; ++x) {
         const double pixel = images.pixels.at(n, c, 1, x);
         ASSERT_EQ(values.at(n, c, 1, x), static_cast<float>((pixel / 255.0 - scale.mean) / scale.deviation));

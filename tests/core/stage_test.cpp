@@ -1,4 +1,5 @@
-// Tests what stages with dilated kernels, norms of a sample and resized maps read and make, and that wrong ones are refused.
+// Tests what stages with dilated kernels, norms of a sample and resized maps read and make, and that wrong ones are
+// refused.
 
 #include <gtest/gtest.h>
 

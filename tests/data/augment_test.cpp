@@ -166,8 +166,7 @@ TEST(Mixup, MixesEachImageWithAnotherOne) {
   std::set<int> partners;
   for (int n = 0; n < 8; ++n) {
     const auto is_partner = [&](int other) {
-      if (made.classes[static_cast<std::size_t>(other)] != made.mixture.others[static_cast<std::size_t>(n)])
-        return false;
+      if (made.classes[other] != made.mixture.others[n]) return false;
       for (std::size_t p = 0; p < 16; ++p) {
         const double expected = share * made.before.sample(n)[p] + (1.0 - share) * made.before.sample(other)[p];
         if (std::abs(expected - made.after.sample(n)[p]) > 0.5 + 1e-9) return false;
@@ -240,14 +239,14 @@ TEST(Validation, TakesItsFractionOfEachClass) {
     for (int i = 0; i < set->count(); ++i) {
       const auto first = set->pixels.begin() + 16 * i;
       std::vector<std::uint8_t> image(first, first + 16);
-      image.push_back(static_cast<std::uint8_t>(set->labels[static_cast<std::size_t>(i)]));
+      image.push_back(static_cast<std::uint8_t>(set->labels[i]));
       images.insert(image);
     }
   }
   for (int i = 0; i < 100; ++i) {
     const auto first = before.training.pixels.begin() + 16 * i;
     std::vector<std::uint8_t> image(first, first + 16);
-    image.push_back(static_cast<std::uint8_t>(before.training.labels[static_cast<std::size_t>(i)]));
+    image.push_back(static_cast<std::uint8_t>(before.training.labels[i]));
     EXPECT_GE(images.count(image), 1U) << i;
   }
 }

@@ -134,9 +134,9 @@ TEST(Batches, NameTheOriginalsOfTheirSamples) {
       const std::vector<int> numbers = batches.numbers(epoch, 2);
       ASSERT_EQ(images.originals.size(), 5U);
       for (int i = 0; i < 5; ++i) {
-        const Original& original = images.originals[static_cast<std::size_t>(i)];
+        const Original& original = images.originals[i];
         ASSERT_EQ(original.pixels.size(), 4U);
-        EXPECT_EQ(original.pixels[0], static_cast<std::uint8_t>(10 * numbers[static_cast<std::size_t>(i)]));
+        EXPECT_EQ(original.pixels[0], static_cast<std::uint8_t>(10 * numbers[i]));
         std::vector<std::uint8_t> sample(4);
         move_image(original.pixels, {1, 1, 2, 2}, original.view, images.fill, sample);
         EXPECT_TRUE(std::ranges::equal(sample, images.pixels.sample(i)));

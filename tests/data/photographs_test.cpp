@@ -95,13 +95,13 @@ TEST(Photographs, AreScaledAndCut) {
   const Picture even = decode_image(png(30, 50, plain(7, 77, 177)), {3, 16, 16});
   const Bytes cut = view_of(even, {3, 16, 16}, {0.1, 0.9, false});
   for (int i = 0; i < 256; ++i) {
-    ASSERT_EQ(cut[static_cast<std::size_t>(i)], 7);
+    ASSERT_EQ(cut[i], 7);
     ASSERT_EQ(cut[static_cast<std::size_t>(i) + 512], 177);
   }
   // At half scale, 64 by 128 covers 8/7 of 28 by 28.
   const Picture slope = decode_image(png(64, 128, slopes), {3, 28, 28});
   const auto red = [&](const View& view, int column) {
-    return static_cast<int>(view_of(slope, {3, 28, 28}, view)[static_cast<std::size_t>(column)]);
+    return static_cast<int>(view_of(slope, {3, 28, 28}, view)[column]);
   };
   EXPECT_NEAR(red({}, 0), 64 - 28, 1);
   EXPECT_NEAR(red({}, 27), 64 + 27, 1);
@@ -269,7 +269,7 @@ TEST_F(ImageFolders, GiveBatchesThatAreFunctionsOfSeedAndPlace) {
   const Batches again(data, Part::training, 5, 3, augment);
   for (int place = 2 * batches.count() - 1; place >= 0; --place) {
     const Images images = take(again, place / batches.count(), place % batches.count());
-    EXPECT_TRUE(same_pixels(images, in_order[static_cast<std::size_t>(place)])) << place;
+    EXPECT_TRUE(same_pixels(images, in_order[place])) << place;
   }
   EXPECT_FALSE(same_pixels(take(Batches(data, Part::training, 5, 4, augment), 0, 0), in_order[0]));
   EXPECT_FALSE(same_pixels(in_order[0], in_order[3])) << "the order must differ between epochs";

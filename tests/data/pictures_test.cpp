@@ -1,4 +1,5 @@
-// Tests pictures of every form: grey, transparent, 16 bits, inks, turned by Exif data; and their scaling against torchvision.
+// Tests pictures of every form: grey, transparent, 16 bits, inks, turned by Exif data; and their scaling against
+// torchvision.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -155,11 +156,9 @@ TEST(Pictures, AreTurnedUpright) {
       const Bytes file = turned_jpeg(orientation, little);
       EXPECT_EQ(orientation_of(file), orientation);
       const Picture picture = decode_image(file, {3, 16, 16});
-      const Expected& expected = all[static_cast<std::size_t>(orientation - 1)];
+      const Expected& expected = all[orientation - 1];
       ASSERT_EQ(picture.shape, (FeatureShape{3, expected.height, expected.width})) << orientation;
-      const auto red = [&](int y, int x) {
-        return picture.pixels[static_cast<std::size_t>(3 * (y * expected.width + x))] > 145;
-      };
+      const auto red = [&](int y, int x) { return picture.pixels[3 * (y * expected.width + x)] > 145; };
       const int bottom = expected.height - 1;
       const int right = expected.width - 1;
       EXPECT_EQ(red(0, right / 2), expected.red_top) << orientation;
@@ -229,8 +228,7 @@ void expect_as_torchvision(const Picture& picture, int resize, int side, int ste
   for (int c = 0; c < 3; ++c) {
     for (int y = 0; y < side; y += step) {
       for (int x = 0; x < side; x += step, ++next) {
-        ASSERT_LE(std::abs(got[static_cast<std::size_t>((c * side + y) * side + x)] - expected[next]), 1)
-            << c << " " << y << " " << x;
+        ASSERT_LE(std::abs(got[(c * side + y) * side + x] - expected[next]), 1) << c << " " << y << " " << x;
       }
     }
   }

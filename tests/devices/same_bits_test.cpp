@@ -1,5 +1,5 @@
-// Tests the check that a device updates weights to the bits of the definition: honest devices pass, and each of the ways in
-// which a compiler or a GPU may round otherwise is found.
+// Tests the check that a device updates weights to the bits of the definition: honest devices pass, and each of the
+// ways in which a compiler or a GPU may round otherwise is found.
 
 #include "devices/same_bits.hpp"
 

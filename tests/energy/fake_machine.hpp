@@ -31,12 +31,13 @@ class FakeTime : public TimeSource {
 class FakeMachine : public Machine {
  public:
   FakeMachine() : FakeMachine(std::make_unique<TemporaryFolder>()) {}
-  /// Makes the machine of tests/energy/trees/NAME.tree. Lines are "/PATH = TEXT", "/PATH -> LINK", "$ COMMAND = OUTPUT" and
-  /// "@ HOST/TARGET = BODY"; \n in a text is a new line.
+  /// Makes the machine of tests/energy/trees/NAME.tree. Lines are "/PATH = TEXT", "/PATH -> LINK", "$ COMMAND = OUTPUT"
+  /// and "@ HOST/TARGET = BODY"; \n in a text is a new line.
   explicit FakeMachine(const std::string& tree);
 
   void write(const std::string& path, const std::string& text) const;
-  /// Replaces the text of a file that is there, of at most 24 characters, as often as a sensor does: without a new file.
+  /// Replaces the text of a file that is there, of at most 24 characters, as often as a sensor does: without a new
+  /// file.
   void rewrite(const std::string& path, const std::string& text) const;
   void remove(const std::string& path) const;
   const std::string& folder() const { return folder_->path(); }

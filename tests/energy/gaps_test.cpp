@@ -59,7 +59,8 @@ TEST(Record, GapInPowerWidensTheIntervalByAllThatTheMachineMayHaveTaken) {
   EXPECT_NEAR(span.energy->value, truth, span.energy->error);
 }
 
-/// A counter goes on in a gap: its joules stay right and its interval narrow, but a power beside it is no second source.
+/// A counter goes on in a gap: its joules stay right and its interval narrow, but a power beside it is no second
+/// source.
 TEST(Record, GapInACounterKeepsItsJoules) {
   const auto joules = [](double t) { return 20 * t + 80 * std::clamp(t - 30, 0.0, 10.0); };  // 100 W in the gap
   Filling filling(counter());

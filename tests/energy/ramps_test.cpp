@@ -93,7 +93,8 @@ class RampTime : public FakeTime {
     if (number == shown_) return;
     shown_ = number;
     const double time = number * source_.refresh - phase_;
-    // Of a sensor of power that its maker allows to be wrong, all values are wrong by the same factor, and each by itself.
+    // Of a sensor of power that its maker allows to be wrong, all values are wrong by the same factor, and each by
+    // itself.
     const double factor = gain * (1 + noise * (2.0 * random.uniform() - 1));
     source_.write(machine_, factor * ramp_.watts(time), gain * (10 + ramp_.joules(0, time)));
   }

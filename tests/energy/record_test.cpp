@@ -154,7 +154,8 @@ TEST(Record, NoisyPowerHasAWiderInterval) {
   int reading = 0;
   noisy.read_values(30, 0.1, [&](double t) { return (++reading % 2 == 0 ? 15 : 5) + 0.001 * t; });
   const double wide = noisy.between(5, 25).energy.value().error;
-  // The standard error of the mean of 200 values with a standard deviation of 5 W, of successive differences sqrt(2) more.
+  // The standard error of the mean of 200 values with a standard deviation of 5 W, of successive differences sqrt(2)
+  // more.
   EXPECT_NEAR(std::sqrt(wide * wide - 1.5 * 1.5), 1.96 * 20 * 5 * std::sqrt(2) / std::sqrt(200), 0.5);
   EXPECT_LT(narrow, 1.1);
 }

@@ -69,9 +69,8 @@ inline std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
   return all;
 }
 
-/// All nodes of a plan in one thread. The order of turns and arrivals is drawn from a seed; parcels of different tasks overtake one
-/// another. A node begins a step when it
-/// has finished the step before, whatever the others do.
+/// All nodes of a plan in one thread. The order of turns and arrivals is drawn from a seed; parcels of different tasks
+/// overtake one another. A node begins a step when it has finished the step before, whatever the others do.
 class Nodes {
  public:
   Nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed,
@@ -202,17 +201,17 @@ class Nodes {
     });
   }
 
-  /// Whether a parcel that waits may arrive now, before those that were sent earlier on the same way. Those of one task arrive in
-  /// their order.
+  /// Whether a parcel that waits may arrive now, before those that were sent earlier on the same way. Those of one task
+  /// arrive in their order.
   bool may_overtake(const std::deque<Sent>& queue, std::deque<Sent>::const_iterator late) const {
     if (late->step > begun_[at(late->parcel.to)]) return false;
     return late->parcel.task == kGrant ||
            std::none_of(queue.begin(), late, [&](const Sent& sent) { return sent.parcel.task == late->parcel.task; });
   }
 
-  /// Lets one node work or begin the next step, or one parcel arrive. Parcels wait until the receiver has begun their step. No
-  /// result may depend on which task's parcels come first: two lanes, and images that a slave has kept, do not keep the order in
-  /// which they were sent.
+  /// Lets one node work or begin the next step, or one parcel arrive. Parcels wait until the receiver has begun their
+  /// step. No result may depend on which task's parcels come first: two lanes, and images that a slave has kept, do not
+  /// keep the order in which they were sent.
   void one_turn() {
     if (random_.below(2) == 0) {
       const std::uint32_t node = random_.below(static_cast<std::uint32_t>(nodes_.size()));

@@ -37,8 +37,8 @@ Course draw_course(std::uint64_t seed) {
   Random random(seed, 29);
   Course course{.squares = random.below(2) == 0};
   for (int i = 0; i < kRandomSteps; ++i) {
-    course.tests[static_cast<std::size_t>(i)] = random.below(3) == 0;
-    course.looks[static_cast<std::size_t>(i)] = random.below(4) == 0;
+    course.tests[i] = random.below(3) == 0;
+    course.looks[i] = random.below(4) == 0;
   }
   return course;
 }
@@ -102,8 +102,8 @@ double largest_difference(const Result& a, const Result& b) {
   return largest;
 }
 
-/// Freezes layers of a net at random: in half of the nets each layer by itself, in the others all up to one. The rest get
-/// learning rates of their own.
+/// Freezes layers of a net at random: in half of the nets each layer by itself, in the others all up to one. The rest
+/// get learning rates of their own.
 void freeze_some(Net& net, std::uint64_t seed) {
   Random random(seed, 23);
   const bool prefix = random.below(2) == 0;

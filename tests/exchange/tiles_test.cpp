@@ -163,8 +163,8 @@ TEST_P(TilesTogether, TrainAsOneDeviceDoes) {
   }
 }
 
-/// The statistics are those of the whole batch, whoever has its samples. So are the running averages, which are part of the
-/// states.
+/// The statistics are those of the whole batch, whoever has its samples. So are the running averages, which are part of
+/// the states.
 TEST_P(TilesTogether, NormaliseOverTheWholeBatch) {
   for (const UpdateStep& step : {kSgd, kAdam}) {
     const Stages trunk = with_moments(normalised_chain(), step.optimizer);
@@ -289,8 +289,8 @@ ShardState without_moments(ShardState state) {
   return state;
 }
 
-/// Trains on nodes with these devices, and expects all holders of a filter to have the same bits of it afterwards, and the
-/// members that update by sums the same moments.
+/// Trains on nodes with these devices, and expects all holders of a filter to have the same bits of it afterwards, and
+/// the members that update by sums the same moments.
 void expect_holders_agree(const Plan& plan, const Stages& trunk, const UpdateStep& step,
                           const std::function<std::unique_ptr<Device>(int)>& device_of) {
   Nodes nodes(plan, trunk, device_of, 1, start(trunk));

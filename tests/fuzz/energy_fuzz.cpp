@@ -1,6 +1,6 @@
-// Reads the answers of plugs, the outputs of commands, and the files that meters of energy read. The first byte selects the
-// source. Form feeds separate the texts of successive readings, of which the last two come in turns. Whatever the texts are,
-// an energy that is told must be a number that a machine can take.
+// Reads the answers of plugs, the outputs of commands, and the files that meters of energy read. The first byte selects
+// the source. Form feeds separate the texts of successive readings, of which the last two come in turns. Whatever the
+// texts are, an energy that is told must be a number that a machine can take.
 
 #include <cmath>
 #include <string>

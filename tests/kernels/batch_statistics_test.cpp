@@ -98,7 +98,8 @@ TEST(VectorsOfStatistics, GiveTheSameBitsWithAnyLength) {
     const Layout layout{"", shape, lanes};
     Random random(5, 6);
     std::vector<float> maps(layout.size());
-    for (int c = 0; c < shape.c; ++c) layout.for_each_of(c, [&](std::size_t i) { maps[i] = random.uniform(-1.0F, 1.0F); });
+    const auto draw = [&](std::size_t i) { maps[i] = random.uniform(-1.0F, 1.0F); };
+    for (int c = 0; c < shape.c; ++c) layout.for_each_of(c, draw);
     BatchStatistics statistics(shape, layout.maps());
     statistics.find(maps.data());
     return std::pair(statistics.mean(), statistics.variance());

@@ -246,8 +246,8 @@ void expect_product(int m, int n, int k, bool transpose_a, bool transpose_b, T b
       const auto at = static_cast<std::size_t>(i * n + j);
       double sum = static_cast<double>(beta) * static_cast<double>(before[at]);
       for (int p = 0; p < k; ++p) {
-        const auto x = a[static_cast<std::size_t>(transpose_a ? p * m + i : i * k + p)];
-        const auto y = b[static_cast<std::size_t>(transpose_b ? j * k + p : p * n + j)];
+        const auto x = a[transpose_a ? p * m + i : i * k + p];
+        const auto y = b[transpose_b ? j * k + p : p * n + j];
         sum += static_cast<double>(x) * static_cast<double>(y);
       }
       ASSERT_NEAR(c[at], sum, 1e-5) << m << "x" << n << "x" << k << " " << transpose_a << transpose_b;

@@ -118,7 +118,8 @@ TEST(ClustersThatShareSamples, TrainResNet20AsOneMachineDoes) {
   Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c"}, {2, 1, 1});
   plan.exchange = Exchange::ring;
   ASSERT_TRUE(cut_by_samples(plan, cut.trunk, cut.trunk.size(), {2, 1, 1}));
-  // After the first step, other roundings turn single ReLUs on or off, which moves the gradients of all stages before them.
+  // After the first step, other roundings turn single ReLUs on or off, which moves the gradients of all stages before
+  // them.
   for (const auto& [steps, tolerance] : {std::pair{1, 1e-4}, std::pair{3, 0.05}}) {
     LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
     const Result alone = train_some(

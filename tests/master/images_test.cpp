@@ -1,5 +1,5 @@
-// Trains on the images of every kind of data set, on a slave and on one machine. They travel as pixels, so that the weights
-// must be the same to the bit.
+// Trains on the images of every kind of data set, on a slave and on one machine. They travel as pixels, so that the
+// weights must be the same to the bit.
 
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ std::set<std::string> originals_in(const Batches& batches, int epoch) {
   for (int step = 0; step < kSteps; ++step) {
     batches.fill(epoch, step, images, labels);
     for (int i = 0; i < static_cast<int>(images.originals.size()); ++i) {
-      const auto kept = images.originals[static_cast<std::size_t>(i)].pixels;
+      const auto kept = images.originals[i].pixels;
       found.insert(to_text(wire::content_of(kept.empty() ? images.pixels.sample(i) : kept)));
     }
   }

@@ -60,7 +60,8 @@ TEST(LearnedPower, KeepsTheJoulesOfTheRunWhereTheMeterIsSlow) {
   EXPECT_GT(power.compute, 17);
 }
 
-/// Such a meter gives a short transfer the power of the computing around it, which a plan with long transfers must not take for its own.
+/// Such a meter gives a short transfer the power of the computing around it, which a plan with long transfers must not
+/// take for its own.
 TEST(LearnedPower, GivesNoPowerToTransfersThatAreTooShortToTell) {
   constexpr Split hardly_moving{.compute = 8, .transfer = 0.1, .wait = 1.9};
   const MachineEnergy energy = energy_at(hardly_moving, 25, 24, 5, 5);

@@ -27,7 +27,7 @@ Space space_of(const std::string& method, const std::string& budget = fmt::forma
 RungResult trained(const Job& job, const Ladder& ladder) {
   const double rate = std::stod(job.setting[0]);
   RungResult result{.trial = job.trial, .rung = job.rung, .setting = job.setting};
-  result.images = ladder.images[static_cast<std::size_t>(job.rung)];
+  result.images = ladder.images[job.rung];
   result.accuracy = 0.5 + 0.1 * job.rung - std::abs(std::log10(rate) + 2.0) * 0.1;
   result.loss = 1.0 - result.accuracy;
   if (rate > 0.5) {

@@ -147,7 +147,8 @@ TEST(TextObserver, GivesNoShareToWhoHasGone) {
   }
 }
 
-/// The mean over the steps of this call, of all slaves together; members that share each batch exchange no weights in steps.
+/// The mean over the steps of this call, of all slaves together; members that share each batch exchange no weights in
+/// steps.
 TEST(TextObserver, TellsWhatReplicasCost) {
   RunEnd end = kEnd;
   end.step = 30;

@@ -1,4 +1,5 @@
-// Runs slaves on paced devices whose meters are made up from what the devices do, and compares the joules with the plan's.
+// Runs slaves on paced devices whose meters are made up from what the devices do, and compares the joules with the
+// plan's.
 
 #include <gtest/gtest.h>
 
@@ -26,8 +27,9 @@ using namespace std::chrono_literals;
 
 constexpr int kEnergyBatch = 8;
 
-/// The meter of a machine with a paced device: RAPL counters, which a thread keeps up to date, of the joules that the machine
-/// would have taken for the seconds in which its device was asked to compute, and for the seconds in which it was not.
+/// The meter of a machine with a paced device: RAPL counters, which a thread keeps up to date, of the joules that the
+/// machine would have taken for the seconds in which its device was asked to compute, and for the seconds in which it
+/// was not.
 class PacedMachine {
  public:
   explicit PacedMachine(const Power& power) : power_(power), began_(Clock::now()) {
@@ -95,8 +97,8 @@ class PacedMachine {
   std::optional<energy::Sampler> sampler_;
 };
 
-/// On a busy machine waiting takes longer than predicted, which costs idle power alone, so that a tenth of the power of computing
-/// is the idle power. bench/energy.py compares on links of a LAN.
+/// On a busy machine waiting takes longer than predicted, which costs idle power alone, so that a tenth of the power of
+/// computing is the idle power. bench/energy.py compares on links of a LAN.
 TEST(PacedEnergy, IsWhatThePlanPredicts) {
   const Net net = read_net(source_folder() + "/nets/glyphs.yaml", {"training.batch=8"});
   const Cut cut = convoy::cut(net);

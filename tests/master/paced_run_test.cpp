@@ -1,4 +1,5 @@
-// Runs master and slaves over real sockets on devices that compute nothing, and counts the seconds that they would take.
+// Runs master and slaves over real sockets on devices that compute nothing, and counts the seconds that they would
+// take.
 
 #include <gtest/gtest.h>
 

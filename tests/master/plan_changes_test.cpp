@@ -9,8 +9,8 @@
 namespace convoy {
 namespace {
 
-/// Trains by a plan that takes the second of two slaves for as fast as the first, though it is many times slower. Checks the
-/// result, and returns the plan by which the run ends, which the times that it measures have corrected.
+/// Trains by a plan that takes the second of two slaves for as fast as the first, though it is many times slower.
+/// Checks the result, and returns the plan by which the run ends, which the times that it measures have corrected.
 Plan corrected_plan(const Plan& plan, const MemberProfile& alike) {
   const Cut cut = small_net();
   Lobby lobby("tcp://127.0.0.1:*", "test");

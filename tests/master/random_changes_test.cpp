@@ -1,5 +1,5 @@
-// Trains nets drawn from seeds on slaves, under plans drawn from seeds that change in the course of the run, with all that a
-// trunk is asked for in between, and compares them with one device that knows no plan.
+// Trains nets drawn from seeds on slaves, under plans drawn from seeds that change in the course of the run, with all
+// that a trunk is asked for in between, and compares them with one device that knows no plan.
 
 #include <gtest/gtest.h>
 

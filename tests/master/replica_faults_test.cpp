@@ -1,5 +1,5 @@
-// Runs under each scheme of data-parallel training whose slaves die again and again, each at a message that is drawn from a seed,
-// and are replaced. No fault may cost a step, and join may lose no bit.
+// Runs under each scheme of data-parallel training whose slaves die again and again, each at a message that is drawn
+// from a seed, and are replaced. No fault may cost a step, and join may lose no bit.
 //
 // CONVOY_CHAOS_FAULTS (default 3) is the number of faults of each run, and CONVOY_CHAOS_SEED (default 1) the seed.
 
@@ -52,7 +52,8 @@ struct Occasion {
   std::uint32_t most;
 };
 
-/// A slave that takes part from the beginning must live until the run has begun, so it dies at one of the first `early`.
+/// A slave that takes part from the beginning must live until the run has begun, so it dies at one of the first
+/// `early`.
 struct Occasions {
   std::vector<Occasion> all;
   std::uint32_t early = 0;
@@ -229,8 +230,8 @@ TEST(ReplicaFaults, CostAsynchronousTrainingInTurnsAndInBoundsNoBatch) {
   }));
 }
 
-/// Members that update their own parts of the weights go back to a snapshot and do the steps after the snapshot again. The losses
-/// are those of one machine up to rounding.
+/// Members that update their own parts of the weights go back to a snapshot and do the steps after the snapshot again.
+/// The losses are those of one machine up to rounding.
 TEST(ReplicaFaults, TakeADistributedServerBackToASnapshot) {
   ReplicaRun run(3, 2, "reference");
   ReplicaResult result;

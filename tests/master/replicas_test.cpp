@@ -1,5 +1,5 @@
-// Replicas on crews of slaves: they train as replicas in one process do, to the same bits each time, and lose no step when
-// they lose slaves.
+// Replicas on crews of slaves: they train as replicas in one process do, to the same bits each time, and lose no step
+// when they lose slaves.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,8 +109,8 @@ ModelState train_on_crews(const Cut& cut, const Cut& bare, const std::function<v
   return model;
 }
 
-/// Uneven replicas, of which one does two of the three batches: who does which depends on the time, and the result does not,
-/// where all plans give the same bits. Rows share the samples of a batch and join its statistics.
+/// Uneven replicas, of which one does two of the three batches: who does which depends on the time, and the result does
+/// not, where all plans give the same bits. Rows share the samples of a batch and join its statistics.
 TEST(ReplicasOnCrews, TrainAsInOneProcess) {
   const Cut cut = small_net();
   const Cut bare = without_moments(cut);
@@ -160,8 +160,8 @@ TEST(ReplicasOnCrews, RepeatToTheBit) {
   for (std::size_t s = 0; s < once.trunk.size(); ++s) EXPECT_TRUE(same_bits(once.trunk[s], again.trunk[s]));
 }
 
-/// It makes no difference to a bit whether weights and gradients travel, and they take the bytes that they should: weights and
-/// biases those of the number type, running averages four, once each way for each batch.
+/// It makes no difference to a bit whether weights and gradients travel, and they take the bytes that they should:
+/// weights and biases those of the number type, running averages four, once each way for each batch.
 TEST(ReplicasOnCrews, TravelInTheTypeOfTheWire) {
   const Cut cut = small_net();
   const Cut bare = without_moments(cut);
@@ -216,7 +216,8 @@ TEST(ReplicasOnCrews, TravelInTheTypeOfTheWire) {
   }
 }
 
-/// For nets with ReLUs, which another rounding may turn on or off. A step too many or too few changes the velocities by more.
+/// For nets with ReLUs, which another rounding may turn on or off. A step too many or too few changes the velocities by
+/// more.
 void expect_close_in_norm(const ModelState& a, const ModelState& b) {
   ASSERT_EQ(a.trunk.size(), b.trunk.size());
   for (std::size_t s = 0; s < a.trunk.size(); ++s) expect_near_in_norm(a.trunk[s], b.trunk[s], 0.05);

@@ -42,7 +42,7 @@ RungResults play(const Space& space, const Ladder& ladder, const Objective& obje
     if (!job) break;
     RungResult result = result_of(job->trial, job->rung, objective(job->setting, job->rung));
     result.setting = job->setting;
-    result.images = ladder.images[static_cast<std::size_t>(job->rung)];
+    result.images = ladder.images[job->rung];
     if (std::isnan(result.accuracy)) result.outcome = TrialOutcome::diverged;
     results.push_back(result);
   }
@@ -149,8 +149,8 @@ TEST(Searches, EndWithTheirBudget) {
   EXPECT_EQ(play(part, ladder_of(part, 10), rising).size(), 4U);
 }
 
-/// What a killed master has finished decides what it does next, whatever it was doing; and a larger budget goes on as if it had
-/// been given from the start.
+/// What a killed master has finished decides what it does next, whatever it was doing; and a larger budget goes on as
+/// if it had been given from the start.
 TEST(Searches, GoOnFromAnyResultAsIfUndisturbed) {
   for (const char* method : {"random", "tpe"}) {
     const std::string parameters = "a.b: {log: [0.001, 1]}, c.d: {integer: [1, 20]}, e.f: {choice: [x, y]}";
@@ -266,8 +266,8 @@ TEST(Tpe, FindsTheBestInFewerTrialsThanRandom) {
   EXPECT_LT(tpe[8], 150U) << "no seed keeps to a wrong choice";
 }
 
-/// The mean distance of the settings of trials that begin one after another, without a result in between, on a range from 0 to 1.
-/// Without `tell`, no setting knows those that are under way.
+/// The mean distance of the settings of trials that begin one after another, without a result in between, on a range
+/// from 0 to 1. Without `tell`, no setting knows those that are under way.
 double distance_at_once(bool tell) {
   double sum = 0.0;
   int pairs = 0;

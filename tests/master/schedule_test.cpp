@@ -1,5 +1,5 @@
-// Tests the placing of jobs on machines: against the best of all placements, which loops find, and played with machines that
-// come and go.
+// Tests the placing of jobs on machines: against the best of all placements, which loops find, and played with machines
+// that come and go.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -264,8 +264,8 @@ struct Played {
   int losses = 0;
 };
 
-/// Does what the command does: whenever a job ends or a machine comes or goes, places the jobs that wait, and begins the
-/// jobs that come first on their machines.
+/// Does what the command does: whenever a job ends or a machine comes or goes, places the jobs that wait, and begins
+/// the jobs that come first on their machines.
 Played play(std::vector<double> lengths, const std::vector<PlayedMachine>& machines) {
   struct Running {
     std::size_t job;

@@ -1,4 +1,5 @@
-// Tests spaces of searches: their values, and the errors for wrong files, each of which must name the place and the fix.
+// Tests spaces of searches: their values, and the errors for wrong files, each of which must name the place and the
+// fix.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@ Confusion one_mistake(int classes) {
   for (int c = 0; c < classes; ++c) {
     for (int n = 0; n < 2; ++n) {
       std::ranges::fill(outputs.sample(n), 0.0F);
-      outputs.sample(n)[static_cast<std::size_t>(c == 1 && n == 1 ? 0 : c)] = 1.0F;
+      outputs.sample(n)[c == 1 && n == 1 ? 0 : c] = 1.0F;
     }
     confusion.add(outputs, {c, c}, 2);
   }

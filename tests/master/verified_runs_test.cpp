@@ -74,8 +74,8 @@ TEST(VerifiedRuns, AreReported) {
   EXPECT_THAT(written(end(-1), false), Not(HasSubstr("verified")));
 }
 
-/// The slave c lies. The run names it, goes on with the others to its end, and does not take c back, which asks again and
-/// again.
+/// The slave c lies. The run names it, goes on with the others to its end, and does not take c back, which asks again
+/// and again.
 TEST(VerifiedRuns, GoOnWithoutTheLiarAndKeepItOut) {
   const NetOptions net_options{.net = source_folder() + "/nets/glyphs.yaml",
                                .set = {"conv1.filters=6", "conv2.filters=9"},

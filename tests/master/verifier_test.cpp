@@ -1,5 +1,5 @@
-// Tests --verify: slaves that send wrong values are named and dropped, honest ones on any device pass, and training is not
-// changed by a bit.
+// Tests --verify: slaves that send wrong values are named and dropped, honest ones on any device pass, and training is
+// not changed by a bit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -191,8 +191,8 @@ INSTANTIATE_TEST_SUITE_P(Table, LiarsAtBranches,
                                          kMomentsMirrored),
                          [](const auto& info) { return info.param.name; });
 
-/// NaN spreads to everybody's values within a step, so the liar is named only if it is drawn in the first step of the lie.
-/// Nobody else is ever named.
+/// NaN spreads to everybody's values within a step, so the liar is named only if it is drawn in the first step of the
+/// lie. Nobody else is ever named.
 TEST(Verifying, NamesWhoeverSendsNanFirstAndNobodyElse) {
   for (const Lie::About about : {Lie::About::maps, Lie::About::part}) {
     int named = 0;
@@ -262,8 +262,8 @@ INSTANTIATE_TEST_SUITE_P(
                     HonestCase{"AdamInBf16", {"reference", "cpu"}, NumberType::bf16, true, 0.0}),
     [](const auto& info) { return info.param.name; });
 
-/// A slave reads its own maps before they are rounded for the wire, and the master reads them after. In so small a net one
-/// gradient that takes another way through a pooling window is a large part of all.
+/// A slave reads its own maps before they are rounded for the wire, and the master reads them after. In so small a net
+/// one gradient that takes another way through a pooling window is a large part of all.
 TEST(Verifying, NeverNamesAnHonestSlaveForARounding) {
   long verified = 0;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {

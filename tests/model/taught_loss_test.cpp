@@ -1,5 +1,5 @@
-// The loss by which a net learns from a teacher: its gradient in double precision, and its values against the formulas of Hinton et
-// al. (2015).
+// The loss by which a net learns from a teacher: its gradient in double precision, and its values against the formulas
+// of Hinton et al. (2015).
 
 #include "model/taught_loss.hpp"
 
@@ -128,8 +128,8 @@ TEST(TaughtLossValues, AreNothingForAStudentThatKnowsAsMuch) {
   for (const double each : found.gradient) EXPECT_NEAR(each, 0.0, 1e-12);
 }
 
-/// At a high temperature the loss becomes half the squared distance of the logits, over the number of classes, where both have a
-/// mean of zero (equation 4 of the paper).
+/// At a high temperature the loss becomes half the squared distance of the logits, over the number of classes, where
+/// both have a mean of zero (equation 4 of the paper).
 TEST(TaughtLossValues, BecomeADistanceOfLogitsAtHighTemperatures) {
   const std::vector<double> student{1.0, -0.5, -0.5};
   const std::vector<double> master{-1.0, 0.25, 0.75};

@@ -1,5 +1,5 @@
-// Tests that weights are read back, alone and without some layers, and that those of another net and values that are no numbers
-// are refused.
+// Tests that weights are read back, alone and without some layers, and that those of another net and values that are no
+// numbers are refused.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Ensembles as ONNX models: what the checker of ONNX says of them, and how their parts are joined. tests/programs runs them.
+// Ensembles as ONNX models: what the checker of ONNX says of them, and how their parts are joined. tests/programs runs
+// them.
 
 #include "nets/onnx/ensemble.hpp"
 

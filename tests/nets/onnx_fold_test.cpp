@@ -41,7 +41,7 @@ TEST_P(OnnxFolds, AreThoseOfLoops) {
   SmallModel given;
   given.constant("numbers", {4, 1, 1});
   for (int i = 0; i < 4; ++i) {
-    given.tensor("numbers").set_float_data(i, numbers[static_cast<std::size_t>(i)]);
+    given.tensor("numbers").set_float_data(i, numbers[i]);
   }
   const std::vector<float> expected = sums(given, given.last, "numbers");
   ASSERT_EQ(got.size(), expected.size());

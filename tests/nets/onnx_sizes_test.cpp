@@ -32,7 +32,7 @@ TEST(OnnxDilations, LeaveGapsBetweenWeights) {
       const int x = column - 1 + tap % 3;
       if (y < 0 || y >= kSide || x < 0 || x >= kSide) continue;
       const int at = ((image * kMaps + channel) * kSide + y) * kSide + x;
-      sum += static_cast<double>(maps[static_cast<std::size_t>(at)]) * u[static_cast<std::size_t>(filter * 18 + tap)];
+      sum += static_cast<double>(maps[at]) * u[filter * 18 + tap];
     }
     expected.push_back(static_cast<float>(sum));
   }
@@ -57,7 +57,7 @@ TEST(OnnxDilations, LeaveGapsBetweenElementsOfAWindow) {
       const int x = i % kColumns * 2 - 1 + 2 * (tap % 3);
       if (y < 0 || y >= kSide || x < 0 || x >= kSide) continue;
       const int at = (i / (kRows * kColumns) * kSide + y) * kSide + x;
-      best = std::max(best, maps[static_cast<std::size_t>(at)]);
+      best = std::max(best, maps[at]);
     }
     expected.push_back(best);
   }
@@ -78,7 +78,7 @@ std::vector<float> enlarged(bool linear) {
     double sum = 0.0;
     for (int p = 0; p < kSide * kSide; ++p) {
       const double weight = std::max(0.0, 1.0 - std::abs(y - p / kSide)) * std::max(0.0, 1.0 - std::abs(x - p % kSide));
-      sum += weight * maps[static_cast<std::size_t>(i / (12 * 18) * kSide * kSide + p)];
+      sum += weight * maps[i / (12 * 18) * kSide * kSide + p];
     }
     expected.push_back(static_cast<float>(sum));
   }
@@ -187,7 +187,7 @@ std::vector<float> resized(const OnnxAxis& rows, const OnnxAxis& columns, const 
         double sum = 0.0;
         for (int p = 0; p < kSide * kSide; ++p) {
           sum += rows.weight(how, rounding, y, p / kSide) * columns.weight(how, rounding, x, p % kSide) *
-                 maps[static_cast<std::size_t>(map * kSide * kSide + p)];
+                 maps[map * kSide * kSide + p];
         }
         expected.push_back(static_cast<float>(sum));
       }

@@ -65,8 +65,8 @@ std::vector<float> expected_of(const Transposed& of) {
                     of.pads[0];
       const int x = static_cast<int>(i) % kSide * of.strides[1] + tap % of.kernel[1] * of.dilations[1] - of.pads[1];
       if (y < 0 || y >= rows || x < 0 || x >= columns) continue;
-      sums[static_cast<std::size_t>(((image * filters + filter) * rows + y) * columns + x)] +=
-          static_cast<double>(maps[i]) * u[static_cast<std::size_t>(channel * of.filters * taps + tap)];
+      sums[((image * filters + filter) * rows + y) * columns + x] +=
+          static_cast<double>(maps[i]) * u[channel * of.filters * taps + tap];
     }
   }
   return {sums.begin(), sums.end()};

@@ -21,9 +21,7 @@ struct Maps {
   int columns = 0;
   std::vector<float> values = std::vector<float>(static_cast<std::size_t>(kImages * channels * rows * columns));
 
-  float& at(int n, int c, int y, int x) {
-    return values[static_cast<std::size_t>(((n * channels + c) * rows + y) * columns + x)];
-  }
+  float& at(int n, int c, int y, int x) { return values[((n * channels + c) * rows + y) * columns + x]; }
   template <class Visit>
   void each(Visit visit) {
     for (int n = 0; n < kImages; ++n) {
@@ -45,8 +43,7 @@ Maps convolved(SmallModel& m, const NamedTensor& images) {
     double sum = 0.0;
     for (int c = 0; c < 3; ++c) {
       for (int i = 0; i < 9; ++i) {
-        sum += static_cast<double>(w[static_cast<std::size_t>((f * 3 + c) * 9 + i)]) *
-               static_cast<double>(from.at(n, c, y + i / 3, x + i % 3));
+        sum += static_cast<double>(w[(f * 3 + c) * 9 + i]) * static_cast<double>(from.at(n, c, y + i / 3, x + i % 3));
       }
     }
     to.at(n, f, y, x) = static_cast<float>(sum);
@@ -90,8 +87,7 @@ Maps relu(Maps maps, int first = 0) {
 /// The channels of these numbers.
 std::vector<float> reordered(Maps maps, const std::vector<int>& channels) {
   Maps to = maps;
-  to.each(
-      [&](int n, int c, int y, int x) { to.at(n, c, y, x) = maps.at(n, channels[static_cast<std::size_t>(c)], y, x); });
+  to.each([&](int n, int c, int y, int x) { to.at(n, c, y, x) = maps.at(n, channels[c], y, x); });
   return to.values;
 }
 
@@ -160,8 +156,7 @@ void pad(SmallModel& m, float value) {
 std::vector<float> channels_last(Maps maps) {
   std::vector<float> values(maps.values.size());
   maps.each([&](int n, int c, int y, int x) {
-    values[static_cast<std::size_t>(((n * maps.rows + y) * maps.columns + x) * maps.channels + c)] =
-        maps.at(n, c, y, x);
+    values[((n * maps.rows + y) * maps.columns + x) * maps.channels + c] = maps.at(n, c, y, x);
   });
   return values;
 }

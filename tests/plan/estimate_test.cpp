@@ -10,8 +10,8 @@
 namespace convoy::estimate {
 namespace {
 
-/// Speedups over one worker, to four decimals: for each scheme the best and the worst of a central server, and a distributed server.
-/// They were computed from the source's formulas in exact fractions, by another program.
+/// Speedups over one worker, to four decimals: for each scheme the best and the worst of a central server, and a
+/// distributed server. They were computed from the source's formulas in exact fractions, by another program.
 struct Row {
   const char* net;
   double gradient;  ///< seconds, as Slampa (2017) measured it on a GTX 970

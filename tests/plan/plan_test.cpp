@@ -55,7 +55,7 @@ MemberProfile linear(const std::string& name, const std::vector<Stage>& trunk, d
 std::vector<int> counts(const Plan& plan, std::size_t stage) {
   std::vector<int> filters(plan.members.size());
   for (const Tile& tile : tiles_of(plan.stages[stage])) {
-    filters[static_cast<std::size_t>(tile.member)] = tile.filters.count;
+    filters[tile.member] = tile.filters.count;
   }
   return filters;
 }
@@ -90,7 +90,7 @@ TEST(Proportional, FollowsSpeedsAndCoversEveryFilter) {
       const std::vector<int> got = counts(plan, 0);
       const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
       for (int m = 0; m < members; ++m) {
-        EXPECT_NEAR(got[static_cast<std::size_t>(m)], filters * speeds[static_cast<std::size_t>(m)] / sum, 1.0);
+        EXPECT_NEAR(got[m], filters * speeds[m] / sum, 1.0);
       }
     }
   }

@@ -89,8 +89,8 @@ TEST(Rebalance, MovesSamplesToWhoIsFaster) {
   EXPECT_FALSE(rebalanced(equal_stages(), plan, profiles, 0.05)) << "more samples would not fit";
 }
 
-/// Stages that are cut along samples, and filters after them, move together. Each sample's maps stay where they are between
-/// the first stages, so that one of these members may be slower than another in one of them.
+/// Stages that are cut along samples, and filters after them, move together. Each sample's maps stay where they are
+/// between the first stages, so that one of these members may be slower than another in one of them.
 TEST(Rebalance, MovesSamplesAndFilters) {
   Plan plan = equal_shares(2);
   ASSERT_TRUE(cut_by_samples(plan, equal_stages(), 1, {1.0, 1.0}));

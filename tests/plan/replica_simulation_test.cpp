@@ -261,7 +261,8 @@ double seconds_of_iteration(const Workers& workers) {
 }
 
 TEST(ReplicaSimulation, ADirectorsImagesMapsAndDenseLayersTakeTime) {
-  // Images take 0.05 s, maps 0.02 s each way, and the gradients of the dense layers' weights less than the worker's backward pass.
+  // Images take 0.05 s, maps 0.02 s each way, and the gradients of the dense layers' weights less than the worker's
+  // backward pass.
   const Director director{.images = 0.5, .maps = 0.2, .head = 0.3, .head_weights = 0.5, .stages = {}};
   const double batch = 0.1 + 0.05 + 0.4 + 0.02 + 0.3 + 0.02 + 0.6 + 0.1;
   EXPECT_NEAR(seconds_of_iteration(directed(1, director)), batch, 1e-9);
@@ -313,8 +314,9 @@ TEST(ReplicaSimulation, ADirectorUpdatesWhenAllGradientsAreThere) {
 TEST(ReplicaSimulation, AWorkerAsksForTheWeightsPartByPart) {
   Workers workers = directed(1, {.between = 0.04, .stages = {1.0, 3.0}});
   workers.latency = 0.001;
-  // Two messages come before the first part and one before the second, and the worker handles a quarter of the weights in
-  // between. Two messages ask for the gradient. One each are both parts, the start, images, maps, their gradients, and the gradient.
+  // Two messages come before the first part and one before the second, and the worker handles a quarter of the weights
+  // in between. Two messages ask for the gradient. One each are both parts, the start, images, maps, their gradients,
+  // and the gradient.
   EXPECT_NEAR(seconds_of_iteration(workers), 0.1 + 0.01 + 1.0 + 0.1 + (2 + 1 + 2 + 7) * 0.001, 1e-9);
   // The director gets the weights ready for both workers before it sends any. Both handle their parts at the same time.
   workers = directed(2, {.give = 0.002, .between = 0.04, .stages = std::vector<double>(20, 1.0)});
@@ -322,7 +324,8 @@ TEST(ReplicaSimulation, AWorkerAsksForTheWeightsPartByPart) {
 }
 
 TEST(ReplicaSimulation, GradientsOfStagesLeaveWhileOthersAreComputed) {
-  // The gradient of the second stage, three quarters of the weights, is known 0.3 s before the end, and travels for 0.075 s.
+  // The gradient of the second stage, three quarters of the weights, is known 0.3 s before the end, and travels for
+  // 0.075 s.
   Workers workers = directed(1, {.stages = {1.0, 3.0}, .known = {0.0, 0.3}});
   EXPECT_NEAR(seconds_of_iteration(workers), 0.1 + 1.0 + 0.025, 1e-9);
   EXPECT_NEAR(simulate(workers, {Scheme::async, Server::central, 10}).seconds, 10 * 1.125, 1e-9);
@@ -331,8 +334,8 @@ TEST(ReplicaSimulation, GradientsOfStagesLeaveWhileOthersAreComputed) {
   // Known 0.05 s before the end, it delays the gradient of the first stage.
   workers.director->known = {0.0, 0.05};
   EXPECT_NEAR(seconds_of_iteration(workers), 0.1 + 1.0 + 0.05, 1e-9);
-  // The gradients of four workers share the server's card: 0.3 s before the end they begin to travel for 0.3 s, and those of the
-  // first stage for 0.1 s.
+  // The gradients of four workers share the server's card: 0.3 s before the end they begin to travel for 0.3 s, and
+  // those of the first stage for 0.1 s.
   workers = directed(4, {.stages = {1.0, 3.0}, .known = {0.0, 0.3}});
   EXPECT_NEAR(seconds_of_iteration(workers), 0.4 + 1.0 + 0.1, 1e-9);
   // No gradient is known before those of the maps have come.
@@ -341,8 +344,8 @@ TEST(ReplicaSimulation, GradientsOfStagesLeaveWhileOthersAreComputed) {
 }
 
 TEST(ReplicaSimulation, PartsWaitInTheQueueOfABusyCard) {
-  // The server sends to the first worker, whose link is slow, for as long as to the second one. Nine parts and the images of the
-  // second worker wait for 0.01 s each.
+  // The server sends to the first worker, whose link is slow, for as long as to the second one. Nine parts and the
+  // images of the second worker wait for 0.01 s each.
   Workers workers = directed(2, {.queue = 0.1, .stages = std::vector<double>(10, 1.0)});
   workers.links[0].in = 0.5;
   workers.gradient[1] = 10.0;

@@ -69,7 +69,7 @@ TEST(Residence, OfMapsWithSeveralReaders) {
     std::vector<int> readers(trunk.size(), 0);
     for (std::size_t s = 0; s < trunk.size(); ++s) {
       for (const Read& read : reads_for(trunk, s, {0, trunk[s].conv.filters})) {
-        if (read.stage >= 0) ++readers[static_cast<std::size_t>(read.stage)];
+        if (read.stage >= 0) ++readers[read.stage];
       }
     }
     EXPECT_GT(std::ranges::max(readers), 1);

@@ -31,8 +31,8 @@ double seconds_in_rows(const std::vector<Stage>& trunk, Exchange exchange, doubl
   return simulate(graph, plan, trunk, cluster).seconds;
 }
 
-/// Joining statistics takes one message in a ring and two in a star. In the backward pass it is hidden behind the gradients
-/// of the weights of the stage behind, for the last batch norm of a stage.
+/// Joining statistics takes one message in a ring and two in a star. In the backward pass it is hidden behind the
+/// gradients of the weights of the stage behind, for the last batch norm of a stage.
 TEST(StatisticsOfBatchNorms, TakeTheTimeOfTheirMessages) {
   constexpr double kLatency = 0.125;
   std::vector<Stage> one = chain();
@@ -61,7 +61,8 @@ TEST(StatisticsOfBatchNorms, TravelInFullPrecision) {
       << "of three batch norms, forward and backward, to the master and back, for four slaves";
 }
 
-/// Returns the bytes that each of four members with equal rows and shares of the owners sends in a step for the weights.
+/// Returns the bytes that each of four members with equal rows and shares of the owners sends in a step for the
+/// weights.
 double bytes_of_weights(NumberType wire, const std::vector<int>& unequal) {
   const std::vector<Stage> trunk{pooled_stage("conv1", 3, 16, 8), pooled_stage("conv2", 8, 8, 12)};
   Plan plan = plan_of({"", Exchange::ring, 1, 4, false, {6, 6, 6, 6}, kSamples}, trunk);

@@ -46,8 +46,8 @@ Simulated step_of_one_slave(const std::vector<Stage>& trunk) {
 TEST(StepEnergy, IsThatOfTheClosedForm) {
   const std::vector<Stage> trunk{pooled_stage("conv1", 3, 32, 50)};
   const Simulated step = step_of_one_slave(trunk);
-  // The maps travel to the master and their gradient travels back. The images of the next step travel while the slave finds
-  // its weights' gradient; they take less time than that.
+  // The maps travel to the master and their gradient travels back. The images of the next step travel while the slave
+  // finds its weights' gradient; they take less time than that.
   const double maps = static_cast<double>(output_shape(trunk[0], kImages, 50).size()) * sizeof(float) / 1e6;
   const double images = static_cast<double>(input_shape(trunk[0], kImages).size()) / 1e6;  // a byte for each value
   ASSERT_LT(images, 0.5);

@@ -66,7 +66,7 @@ TEST_P(TaskGraphs, WaitOnlyForWhatComesBefore) {
     for (const int before : task.after) EXPECT_LT(before, static_cast<int>(i));
     // A node computes or sends only values that it has computed or received.
     for (const int before : task.after) {
-      const Task& earlier = graph.tasks[static_cast<std::size_t>(before)];
+      const Task& earlier = graph.tasks[before];
       EXPECT_EQ(earlier.kind == TaskKind::send ? earlier.to : earlier.node, task.node);
     }
   }
@@ -98,7 +98,7 @@ void expect_inputs_brought(const Plan& plan, const std::vector<Stage>& trunk) {
       for (const Read& read : reads_for(trunk, static_cast<std::size_t>(task.stage), task.filters)) {
         if (read.stage == Source::kZeros) continue;
         EXPECT_TRUE(covers(have[{read.stage, task.micro_batch, task.node}], read.channels))
-            << "node " << task.node << " computes " << trunk[static_cast<std::size_t>(task.stage)].name;
+            << "node " << task.node << " computes " << trunk[task.stage].name;
       }
     }
     if (task.kind == (plan.exchange == Exchange::thesis ? TaskKind::layers : TaskKind::forward)) {
@@ -106,7 +106,7 @@ void expect_inputs_brought(const Plan& plan, const std::vector<Stage>& trunk) {
     }
     if (task.kind != TaskKind::head) continue;
     for (const int output : outputs_of(trunk)) {
-      const FilterRange all{0, trunk[static_cast<std::size_t>(output)].conv.filters};
+      const FilterRange all{0, trunk[output].conv.filters};
       EXPECT_TRUE(covers(have[{output, task.micro_batch, graph.master}], all));
     }
   }
@@ -129,7 +129,7 @@ TEST_P(TaskGraphs, DoSoWithBranches) {
     if (sent || task.kind == TaskKind::sum) {
       have[{task.stage, task.micro_batch, sent ? task.to : task.node}].push_back(task.filters);
     }
-    if (task.kind != TaskKind::backward_input || everywhere(plan.stages[static_cast<std::size_t>(task.stage)])) {
+    if (task.kind != TaskKind::backward_input || everywhere(plan.stages[task.stage])) {
       continue;
     }
     const std::vector<int> outputs = outputs_of(trunk);
@@ -188,7 +188,7 @@ std::pair<double, double> traffic(const PlanCase& c, NumberType wire) {
   Plan plan = plan_of(c, trunk, 24);
   plan.wire = wire;
   const TaskGraph graph = make_task_graph(plan, trunk);
-  const Traffic master = traffic_of(graph, plan, trunk)[static_cast<std::size_t>(graph.master)];
+  const Traffic master = traffic_of(graph, plan, trunk)[graph.master];
   return {master.sent / 24 / 1024, master.received / 24 / 1024};
 }
 
@@ -213,7 +213,7 @@ TEST(Traffic, OfARingWithImagesRelayedIsNotMoreForMoreSlaves) {
     plan.relayed = true;
     validate(plan, trunk);
     const TaskGraph graph = make_task_graph(plan, trunk);
-    const double sent = traffic_of(graph, plan, trunk)[static_cast<std::size_t>(graph.master)].sent;
+    const double sent = traffic_of(graph, plan, trunk)[graph.master].sent;
     EXPECT_NEAR(sent / 24 / 1024, kImage + 375, 0.5);
   }
 }
@@ -247,7 +247,7 @@ ClusterModel cluster_of(const std::vector<Stage>& trunk, const Plan& plan, int n
     const bool batch = task.kind == TaskKind::backward_filters;
     if (!batch && task.kind != TaskKind::forward && task.kind != TaskKind::backward_input) return 0.0;
     const int samples = batch ? plan.batch : plan.batch / plan.micro_batches;
-    return conv_flops(trunk[static_cast<std::size_t>(task.stage)], samples, task.filters.count) / kFlops;
+    return conv_flops(trunk[task.stage], samples, task.filters.count) / kFlops;
   };
   return cluster;
 }

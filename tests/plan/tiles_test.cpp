@@ -47,7 +47,7 @@ void expect_maps_brought(const Plan& plan, const std::vector<Stage>& trunk) {
     const Task& task = graph.tasks[i];
     const Box box{task.filters, task.samples};
     for (const int before : task.after) {
-      const Task& earlier = graph.tasks[static_cast<std::size_t>(before)];
+      const Task& earlier = graph.tasks[before];
       EXPECT_LT(before, static_cast<int>(i));
       EXPECT_EQ(earlier.kind == TaskKind::send ? earlier.to : earlier.node, task.node);
     }
@@ -58,12 +58,12 @@ void expect_maps_brought(const Plan& plan, const std::vector<Stage>& trunk) {
       for (const Read& read : reads_for(trunk, static_cast<std::size_t>(task.stage), task.filters)) {
         if (read.stage == Source::kZeros) continue;
         EXPECT_TRUE(covers(cells, read.stage, task.micro_batch, task.node, {read.channels, task.samples}))
-            << "node " << task.node << " computes " << trunk[static_cast<std::size_t>(task.stage)].name;
+            << "node " << task.node << " computes " << trunk[task.stage].name;
       }
       put(cells, task.stage, task.micro_batch, task.node, box);
     } else if (task.kind == TaskKind::head) {
       for (const int output : outputs_of(trunk)) {
-        const FilterRange filters{0, trunk[static_cast<std::size_t>(output)].conv.filters};
+        const FilterRange filters{0, trunk[output].conv.filters};
         EXPECT_TRUE(covers(cells, output, task.micro_batch, graph.master, {filters, all}));
       }
     }
@@ -78,15 +78,14 @@ void expect_gradients_brought(const Plan& plan, const std::vector<Stage>& trunk)
     const Box box{task.filters, task.samples};
     const bool sent = task.kind == TaskKind::send && task.cargo == Cargo::gradient;
     if (sent || task.kind == TaskKind::sum) put(cells, task.stage, task.micro_batch, sent ? task.to : task.node, box);
-    if (task.kind != TaskKind::backward_input || everywhere(plan.stages[static_cast<std::size_t>(task.stage)]))
-      continue;
+    if (task.kind != TaskKind::backward_input || everywhere(plan.stages[task.stage])) continue;
     const bool of_head = task.node == graph.master && std::ranges::find(outputs, task.stage) != outputs.end();
     EXPECT_TRUE(of_head || covers(cells, task.stage, task.micro_batch, task.node, box));
   }
 }
 
-/// Every owner gets the gradients of every row for each of its filters once, in the order of the rows. Every other holder
-/// gets the sums from the owner before it updates, or the new weights where one of the two is unequal.
+/// Every owner gets the gradients of every row for each of its filters once, in the order of the rows. Every other
+/// holder gets the sums from the owner before it updates, or the new weights where one of the two is unequal.
 void expect_weights_joined(const Plan& plan, const std::vector<Stage>& trunk) {
   const TaskGraph graph = make_task_graph(plan, trunk);
   std::map<std::pair<int, int>, std::set<int>> fresh;  // filters by (stage, node)
@@ -104,7 +103,7 @@ void expect_weights_joined(const Plan& plan, const std::vector<Stage>& trunk) {
     const auto unequal = [&](int node) { return std::ranges::find(plan.unequal, node) != plan.unequal.end(); };
     const bool passed_on = plan.exchange == Exchange::star && (task.node == graph.master || task.to == graph.master);
     if (task.kind == TaskKind::send && task.cargo == Cargo::weights) {
-      const bool in_rows = has_several_rows(plan.stages[static_cast<std::size_t>(task.stage)]);
+      const bool in_rows = has_several_rows(plan.stages[task.stage]);
       EXPECT_TRUE(passed_on || !in_rows || unequal(task.node) || unequal(task.to));
       add(task.stage, task.to, task.filters);
     }
@@ -114,16 +113,16 @@ void expect_weights_joined(const Plan& plan, const std::vector<Stage>& trunk) {
     }
     if (task.kind == TaskKind::update) {
       for (const int sum : task.after) {
-        EXPECT_EQ(graph.tasks[static_cast<std::size_t>(sum)].cargo, Cargo::filter_sum);
-        add(task.stage, task.node, graph.tasks[static_cast<std::size_t>(sum)].filters);
+        EXPECT_EQ(graph.tasks[sum].cargo, Cargo::filter_sum);
+        add(task.stage, task.node, graph.tasks[sum].filters);
       }
     }
     if (task.kind != TaskKind::filter_sum) continue;
-    const StagePlan& planned = plan.stages[static_cast<std::size_t>(task.stage)];
+    const StagePlan& planned = plan.stages[task.stage];
     for (int f = task.filters.first; f < task.filters.first + task.filters.count; ++f) {
       std::vector<int> samples;  // first samples of the rows in the order in which they are added
       for (const int before : task.after) {
-        const Task& part = graph.tasks[static_cast<std::size_t>(before)];
+        const Task& part = graph.tasks[before];
         EXPECT_TRUE(part.kind == TaskKind::backward_filters || part.cargo == Cargo::filter_part);
         if (common(part.filters, {f, 1}).count > 0) samples.push_back(part.samples.first);
       }
@@ -142,11 +141,11 @@ void expect_weights_joined(const Plan& plan, const std::vector<Stage>& trunk) {
   }
 }
 
-/// Every member of a stage with batch norms takes the statistics of every channel of its tile from all rows, in the order
-/// of the rows; forward from the first norm to the last, and then backward.
+/// Every member of a stage with batch norms takes the statistics of every channel of its tile from all rows, in the
+/// order of the rows; forward from the first norm to the last, and then backward.
 void expect_statistics_joined(const Plan& plan, const std::vector<Stage>& trunk) {
   const TaskGraph graph = make_task_graph(plan, trunk);
-  const auto at = [&](int index) { return graph.tasks[static_cast<std::size_t>(index)]; };
+  const auto at = [&](int index) { return graph.tasks[index]; };
   std::map<std::pair<int, int>, std::vector<int>> taken;  // norms by (stage, node); slopes as -1 - norm
   for (const Task& task : graph.tasks) {
     if (task.kind != TaskKind::take_statistics) continue;
@@ -172,7 +171,7 @@ void expect_statistics_joined(const Plan& plan, const std::vector<Stage>& trunk)
         if (common(part.filters, {c, 1}).count > 0) rows.push_back(part.samples);
       }
       std::vector<SampleRange> expected;
-      for (const Row& row : plan.stages[static_cast<std::size_t>(task.stage)].rows) expected.push_back(row.samples);
+      for (const Row& row : plan.stages[task.stage].rows) expected.push_back(row.samples);
       EXPECT_EQ(rows, expected);
     }
   }

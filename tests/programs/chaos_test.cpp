@@ -218,7 +218,7 @@ class MasterKills : public Chaos, public testing::WithParamInterface<KilledRun> 
 
 TEST_P(MasterKills, LoseNothingThatWasWritten) {
   std::vector<Process> slaves;
-  for (int i = 0; i < GetParam().slaves; ++i) slaves.push_back(slave(kNames[static_cast<std::size_t>(i)]));
+  for (int i = 0; i < GetParam().slaves; ++i) slaves.push_back(slave(kNames[i]));
   Random random = random_of_the_seed();
   const std::string run = folder("run");
   int in_a_write = 0;

@@ -1,8 +1,8 @@
-// Damages the last checkpoint of a run in ways drawn from a seed. The program must not crash, must not take the damaged file,
-// must say that it goes on from the checkpoint before it, and must come to the bits of the undisturbed run.
+// Damages the last checkpoint of a run in ways drawn from a seed. The program must not crash, must not take the damaged
+// file, must say that it goes on from the checkpoint before it, and must come to the bits of the undisturbed run.
 //
-// CONVOY_DAMAGES is the number of damages (by default 18 that the program reads, and 500 that the reader of checkpoints reads
-// in this process), and CONVOY_DAMAGE_SEED (default 1) the seed.
+// CONVOY_DAMAGES is the number of damages (by default 18 that the program reads, and 500 that the reader of checkpoints
+// reads in this process), and CONVOY_DAMAGE_SEED (default 1) the seed.
 
 #include <gmock/gmock.h>
 

@@ -50,8 +50,8 @@ class Divergence : public Programs {
                  HasSubstr("--set training.learning_rate="));
   }
 
-  /// Each update multiplies the weights by nearly a million. The maps stay between -1 and 1, so that the weights overflow
-  /// before the loss.
+  /// Each update multiplies the weights by nearly a million. The maps stay between -1 and 1, so that the weights
+  /// overflow before the loss.
   std::string output_of_growth(std::vector<std::string> options) const {
     options.insert(options.end(), {"--data", "glyphs", "--set", "training.weight_decay=1", "--set",
                                    "training.momentum=0", "--set", "dense1.units=20"});

@@ -14,8 +14,8 @@
 
 namespace convoy {
 
-/// Faked sensors of three machines, which a thread keeps up to date: a desktop with RAPL at 20 W, a Jetson at 6 W, and a
-/// phone whose GPU takes 2 W. The powers waver a little around these, as real ones do.
+/// Faked sensors of three machines, which a thread keeps up to date: a desktop with RAPL at 20 W, a Jetson at 6 W, and
+/// a phone whose GPU takes 2 W. The powers waver a little around these, as real ones do.
 class FakeSensors {
  public:
   FakeSensors() : writer_([this] { write(); }) {}

@@ -1,5 +1,5 @@
-// Lists of jobs as their users see them: over slaves that are killed, with a master that is killed, interrupted, resumed. In the
-// end each job has the weights that `train` would have given it.
+// Lists of jobs as their users see them: over slaves that are killed, with a master that is killed, interrupted,
+// resumed. In the end each job has the weights that `train` would have given it.
 
 #include <gmock/gmock.h>
 
@@ -73,8 +73,8 @@ class Jobs : public Programs {
     }
   }
 
-  /// Expects that a job has the accuracy and the loss that `train` finds on this machine, but for rounding: other plans add in
-  /// another order.
+  /// Expects that a job has the accuracy and the loss that `train` finds on this machine, but for rounding: other plans
+  /// add in another order.
   void expect_result_of_train(const std::string& out, const SmallJob& job) const {
     const std::string alone = folder("train-" + job.name);
     Process train = master({"train",     kSource + "/nets/glyphs.yaml",
@@ -119,8 +119,8 @@ class Jobs : public Programs {
     for (const Json& each : lines(out)) names.insert(each["machine"].get<std::string>());
     return names;
   }
-  /// Expects that these machines and no others have trained. A busy computer may make one so slow that it rightly stays idle,
-  /// so that all must have trained only where their times in the JSON lines differ by less than a factor of 2.
+  /// Expects that these machines and no others have trained. A busy computer may make one so slow that it rightly stays
+  /// idle, so that all must have trained only where their times in the JSON lines differ by less than a factor of 2.
   void expect_machines(const Process& process, const std::set<std::string>& expected) const {
     const std::set<std::string> used = machines("out");
     EXPECT_TRUE(std::ranges::includes(expected, used)) << process.output();

@@ -14,8 +14,8 @@ using testing::HasSubstr;
 
 class LostOutput : public Programs {
  protected:
-  /// Runs a command of the shell, in which $MASTER, $SLAVE and $BENCH are the programs and $OUT a folder. The OpenCL driver
-  /// would compile kernels for a minute.
+  /// Runs a command of the shell, in which $MASTER, $SLAVE and $BENCH are the programs and $OUT a folder. The OpenCL
+  /// driver would compile kernels for a minute.
   Process shell(const std::string& command) const {
     return Process({"/usr/bin/env", "CONVOY_OPENCL_LIBRARY=none", "MASTER=" + kMaster, "SLAVE=" + kSlave,
                     "BENCH=" + kBench, "NETS=" + kSource + "/nets", "OUT=" + scratch_.path(), "bash", "-c", command});

@@ -65,7 +65,8 @@ TEST_F(Aarch64, TheSlaveListsTheMetersOfAPhone) {
 constexpr int kSteps = 40;
 constexpr int kBatch = 32;
 
-/// The tolerance allows for rounding in sums of at most 28 x 28 products for each sample of a batch, in independent steps.
+/// The tolerance allows for rounding in sums of at most 28 x 28 products for each sample of a batch, in independent
+/// steps.
 const double kRounding = std::sqrt(kSteps * kBatch * 28.0 * 28.0) * 0x1.0p-24;
 
 /// Trains LeNet with tanh and returns its weights. With a ReLU, one rounding could change all later steps.
@@ -132,8 +133,8 @@ TEST_F(Aarch64, JoinsARunWithOtherDevices) {
   expect_agreement(mixed, local, kRounding);
 }
 
-/// Slaves share the images, and each updates all weights by itself. The last computes in double precision, says that its
-/// updates have other bits, and is sent weights.
+/// Slaves share the images, and each updates all weights by itself. The last computes in double precision, says that
+/// its updates have other bits, and is sent weights.
 TEST(AlongImages, DevicesThatUpdateAlikeAndOneThatDoesNotTrainTogether) {
   const TemporaryFolder scratch;
   const std::string endpoint = free_endpoint();
@@ -155,7 +156,8 @@ void expect_same_values(const SafetensorsFile& a, const SafetensorsFile& b) {
   for (std::size_t i = 0; i < a.tensors.size(); ++i) EXPECT_EQ(a.tensors[i].values, b.tensors[i].values) << i;
 }
 
-/// The device has the values of the dense layers, and gives them to checkpoints, to tests of the net and to the weights' file.
+/// The device has the values of the dense layers, and gives them to checkpoints, to tests of the net and to the
+/// weights' file.
 TEST(HeadsOnADevice, TrainGoOnAndTestLikeThoseOfTheHost) {
   const TemporaryFolder scratch;
   const std::vector<std::string> there{"--heads", "device"};

@@ -1,5 +1,5 @@
-// Tests the energy of a run over three slaves with faked sensors: a processor, an OpenCL device, and a phone, which is this
-// machine's slave or the one for aarch64 under qemu.
+// Tests the energy of a run over three slaves with faked sensors: a processor, an OpenCL device, and a phone, which is
+// this machine's slave or the one for aarch64 under qemu.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -72,8 +72,8 @@ Ended energy_run(const FakeSensors& sensors, const std::vector<std::string>& pho
 void expect_joules(const std::vector<std::string>& phone) {
   const FakeSensors sensors;
   Ended run = energy_run(sensors, phone, 200);
-  // Where steps are short, or the machine is so busy that sensors are hardly read, refusals are right. A longer run gets
-  // more readings.
+  // Where steps are short, or the machine is so busy that sensors are hardly read, refusals are right. A longer run
+  // gets more readings.
   for (int steps = 400; run.end["energy"]["measured_members"] != 3 && steps <= 1600; steps *= 2)
     run = energy_run(sensors, phone, steps);
   const auto& end = run.end;

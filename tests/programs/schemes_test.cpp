@@ -130,8 +130,9 @@ std::vector<double> results_of(const std::string& csv) {
   return results;
 }
 
-/// Each replica is a convoy of its own, in which the slaves share the filters. A slave dies, then the master, and the run goes on
-/// with the six slaves that are left, as replicas of three. It trains as one machine does that computes all batches.
+/// Each replica is a convoy of its own, in which the slaves share the filters. A slave dies, then the master, and the
+/// run goes on with the six slaves that are left, as replicas of three. It trains as one machine does that computes all
+/// batches.
 TEST_F(Schemes, SevenSlavesAsTwoReplicasOutliveASlaveAndTheMaster) {
   std::vector<Process> slaves;
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) slaves.push_back(slave(name));

@@ -1,5 +1,5 @@
-// Searches that train several trials at once, as their users see them: over slaves that are killed, with a master that is killed.
-// Whatever happens, the trials are those of an undisturbed search.
+// Searches that train several trials at once, as their users see them: over slaves that are killed, with a master that
+// is killed. Whatever happens, the trials are those of an undisturbed search.
 
 #include <gmock/gmock.h>
 

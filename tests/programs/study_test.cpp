@@ -1,4 +1,5 @@
-// The study of energy on faked sensors, as people run it: convoy-slave for aarch64 under qemu as a phone, and convoy-bench.
+// The study of energy on faked sensors, as people run it: convoy-slave for aarch64 under qemu as a phone, and
+// convoy-bench.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

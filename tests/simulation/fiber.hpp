@@ -1,5 +1,5 @@
-// A course of execution with a stack of its own. Fibers take turns in one thread, which costs far less than threads that
-// wake one another, above all on a machine that is busy.
+// A course of execution with a stack of its own. Fibers take turns in one thread, which costs far less than threads
+// that wake one another, above all on a machine that is busy.
 #pragma once
 
 #include <ucontext.h>
@@ -12,8 +12,8 @@ class Fiber {
  public:
   /// The course of the thread that calls.
   Fiber() = default;
-  /// `body` begins when another fiber first switches to this one. It must not return, and no exception may leave it: its end
-  /// is a switch to another fiber.
+  /// `body` begins when another fiber first switches to this one. It must not return, and no exception may leave it:
+  /// its end is a switch to another fiber.
   explicit Fiber(std::function<void()> body);
   ~Fiber();
   Fiber(const Fiber&) = delete;
@@ -25,8 +25,8 @@ class Fiber {
  private:
   static void begin(unsigned high, unsigned low);
 
-  /// What the C++ runtime keeps for each thread: the exceptions that are being handled or are on their way. Its layout is
-  /// part of the C++ ABI.
+  /// What the C++ runtime keeps for each thread: the exceptions that are being handled or are on their way. Its layout
+  /// is part of the C++ ABI.
   struct Exceptions {
     void* handled = nullptr;
     unsigned on_their_way = 0;

@@ -30,8 +30,8 @@ std::vector<Packet> Misdeeds::distort(Channel channel, const wire::Envelope& env
   return packets;
 }
 
-/// Keeps what it may say again later, but no results that would then be false ones: sums of squares, states, and what belongs
-/// to a step of an earlier plan.
+/// Keeps what it may say again later, but no results that would then be false ones: sums of squares, states, and what
+/// belongs to a step of an earlier plan.
 void Misdeeds::remember(Channel channel, const wire::Envelope& envelope) {
   const auto is_piece = [](const auto& each) { return std::holds_alternative<wire::Piece>(each.second.message); };
   const auto* piece = std::get_if<wire::Piece>(&envelope.message);
@@ -41,8 +41,8 @@ void Misdeeds::remember(Channel channel, const wire::Envelope& envelope) {
   if (said_.size() > kRemembered) said_.pop_front();
 }
 
-/// Whether it is time for a misdeed: now and then, and often at the moments that are worst for others, when it answers a
-/// request while all wait for it.
+/// Whether it is time for a misdeed: now and then, and often at the moments that are worst for others, when it answers
+/// a request while all wait for it.
 bool Misdeeds::tempted(const wire::Envelope& envelope) {
   const bool often = std::holds_alternative<wire::Piece>(envelope.message) ||
                      std::holds_alternative<wire::Ping>(envelope.message) ||

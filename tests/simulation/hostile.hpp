@@ -1,5 +1,5 @@
-// Slaves that break the protocol. A hostile slave is the shipped program behind a link that makes something else of what it
-// says at some moments. It sends no false results in the place of right ones: nobody could tell them apart.
+// Slaves that break the protocol. A hostile slave is the shipped program behind a link that makes something else of
+// what it says at some moments. It sends no false results in the place of right ones: nobody could tell them apart.
 #pragma once
 
 #include <deque>

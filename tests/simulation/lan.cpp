@@ -121,8 +121,8 @@ void Lan::establish(const ConnectionPtr& connection) {
   }
 }
 
-/// Control connections have heartbeats. Where none passes for too long, each side gives the connection up; one that stood
-/// still does when it goes on.
+/// Control connections have heartbeats. Where none passes for too long, each side gives the connection up; one that
+/// stood still does when it goes on.
 void Lan::beat(const ConnectionPtr& connection, std::uint64_t session) {
   Connection& it = *connection;
   if (it.session != session || (!it.stands[connector] && !it.stands[listener])) return;

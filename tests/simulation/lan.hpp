@@ -1,7 +1,7 @@
-// The machines, programs and connections of a simulated cluster, and what may befall them. A connection keeps the order of
-// its messages, each of which takes its own time; different connections know nothing of each other. It is what ZeroMQ makes
-// of TCP: bytes that a path loses for a while come later, a connection that breaks loses what was on its way, and whoever
-// connected connects again.
+// The machines, programs and connections of a simulated cluster, and what may befall them. A connection keeps the order
+// of its messages, each of which takes its own time; different connections know nothing of each other. It is what
+// ZeroMQ makes of TCP: bytes that a path loses for a while come later, a connection that breaks loses what was on its
+// way, and whoever connected connects again.
 #pragma once
 
 #include <array>
@@ -111,8 +111,8 @@ class Lan {
 
   // ---- what happens to them
 
-  /// Ends a program at once: its connections break, and some of what it sent is lost. Where the `machine` vanishes with it,
-  /// nobody is told.
+  /// Ends a program at once: its connections break, and some of what it sent is lost. Where the `machine` vanishes with
+  /// it, nobody is told.
   void kill(Program& program, bool machine);
   /// Nothing passes between two machines for so long.
   void part(const std::string& one, const std::string& two, Time time);

@@ -63,7 +63,7 @@ class NodesTrunk : public Trunk {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       ShardState whole = zero_state(stages_[s], stages_[s].conv.filters);
       for (const Assignment& shard : owners_of(plan_->stages[s])) {
-        paste(nodes_[static_cast<std::size_t>(shard.member)]->state(s, shard.filters), shard.filters, whole);
+        paste(nodes_[shard.member]->state(s, shard.filters), shard.filters, whole);
       }
       states.push_back(std::move(whole));
     }
@@ -95,7 +95,7 @@ class NodesTrunk : public Trunk {
                                 [this, i](Parcel&& parcel) {
                                   queues_[{i, parcel.to}].push_back(std::move(parcel));
                                 },
-                            .grant = [this](int to) { nodes_[static_cast<std::size_t>(to)]->grant(); }};
+                            .grant = [this](int to) { nodes_[to]->grant(); }};
       nodes_.push_back(std::make_unique<Node>(*plan_, stages_, i, device_.get(), carrier));
     }
   }
@@ -110,7 +110,7 @@ class NodesTrunk : public Trunk {
       while (!queue.empty()) {
         const Parcel parcel = std::move(queue.front());
         queue.pop_front();
-        nodes_[static_cast<std::size_t>(parcel.to)]->receive(way.first, parcel.task, parcel.first, parcel.bytes);
+        nodes_[parcel.to]->receive(way.first, parcel.task, parcel.first, parcel.bytes);
         worked = true;
       }
     }

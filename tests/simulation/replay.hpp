@@ -1,5 +1,5 @@
-// The undisturbed run with which a simulated one is compared: the same steps under the same plans, by all nodes of a plan in
-// one thread and without a network.
+// The undisturbed run with which a simulated one is compared: the same steps under the same plans, by all nodes of a
+// plan in one thread and without a network.
 #pragma once
 
 #include <map>

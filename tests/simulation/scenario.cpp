@@ -141,7 +141,7 @@ class Draw {
       scenario.events.push_back(event);
       if (event.fault != Fault::cache) continue;
       // A slave's program reads states from its disk where it has not begun the run that begins again.
-      scenario.slaves[static_cast<std::size_t>(event.slave)].cache = true;
+      scenario.slaves[event.slave].cache = true;
       for (const Fault fault : {Fault::kill_master, Fault::kill}) {
         event.fault = fault;
         event.at = std::min(event.at + between(0ms, 300ms), scenario.over);

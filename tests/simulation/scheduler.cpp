@@ -7,7 +7,8 @@
 namespace convoy::simulation {
 namespace {
 
-/// What a look at the clock takes. Who only looks, again and again, waits for time to pass: it passes faster and faster.
+/// What a look at the clock takes. Who only looks, again and again, waits for time to pass: it passes faster and
+/// faster.
 constexpr Time kLook = std::chrono::microseconds(1);
 constexpr Time kLongestLook = std::chrono::milliseconds(10);
 constexpr int kFewLooks = 8;

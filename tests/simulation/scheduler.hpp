@@ -1,6 +1,6 @@
-// Actors that take turns in one process, under a clock that nobody's computer drives. Each actor is a fiber, and hands the
-// baton on only where it waits. Time passes only when all wait, up to the next event; events at the same time follow one
-// another in an order drawn from the seed. So a seed names one course of events.
+// Actors that take turns in one process, under a clock that nobody's computer drives. Each actor is a fiber, and hands
+// the baton on only where it waits. Time passes only when all wait, up to the next event; events at the same time
+// follow one another in an order drawn from the seed. So a seed names one course of events.
 #pragma once
 
 #include <functional>
@@ -28,8 +28,8 @@ class Actor final : public TimeSource {
  public:
   /// Called by Scheduler::start() alone.
   Actor(Scheduler& scheduler, std::string name) : scheduler_(scheduler), name_(std::move(name)) {}
-  /// The actor's own clock, which may have jumped. Looking at it takes a moment, so that every loop that waits for a time
-  /// ends.
+  /// The actor's own clock, which may have jumped. Looking at it takes a moment, so that every loop that waits for a
+  /// time ends.
   TimePoint now() override;
   /// Waits until then, whatever wakes it.
   void sleep_until(TimePoint time) override;

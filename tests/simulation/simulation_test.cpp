@@ -1,5 +1,5 @@
-// Tests the cluster in simulation: the shipped master and slaves in one process, over a network and under clocks that are
-// simulated. What befalls them is drawn from a seed, and a seed always plays the same.
+// Tests the cluster in simulation: the shipped master and slaves in one process, over a network and under clocks that
+// are simulated. What befalls them is drawn from a seed, and a seed always plays the same.
 //
 // CONVOY_SIMULATION_FIRST_SEED (default 1) is the first seed, CONVOY_SIMULATION_SEEDS the number of seeds,
 // CONVOY_SIMULATION_SECONDS the time after which no further seed begins. With CONVOY_SIMULATION_LOG=1 every line of a

@@ -128,7 +128,8 @@ class World {
           program.alive = false;
         },
         [this](const std::string& error) {
-          // Before a run begins, a slave that cannot hold its part is a mistake in the setup, of which the user is told.
+          // Before a run begins, a slave that cannot hold its part is a mistake in the setup, of which the user is
+          // told.
           const bool setup = !run_.begun && std::ranges::any_of(scenario_.slaves, &SlaveSetting::hostile);
           if (!setup) violate("an exception left the master: " + error);
           log_.line("the setup is refused: {}", error);
@@ -191,7 +192,7 @@ class World {
   void befall_slave(const Event& event, std::size_t number) {
     Slave& slave = slaves_[number];
     Program& program = *slave.program;
-    const std::string& other = slaves_[static_cast<std::size_t>(event.other)].machine;
+    const std::string& other = slaves_[event.other].machine;
     const auto start_again = [this, number] { start_slave(number); };
     switch (event.fault) {
       case Fault::kill:
@@ -326,7 +327,8 @@ class World {
     if (stop_at_ == Time{}) {
       const Time since = scheduler_.now() - repaired_;
       const std::string absent = missing();
-      // A hostile slave may keep a run waiting for it, and the lobby closed for hours: others cost the run too much time.
+      // A hostile slave may keep a run waiting for it, and the lobby closed for hours: others cost the run too much
+      // time.
       const bool hostile = std::ranges::any_of(scenario_.slaves, &SlaveSetting::hostile);
       const bool goes_on = std::exchange(steps_seen_, run_.kept().steps.size()) != run_.kept().steps.size();
       if (since > kRecovery && hostile && (run_.waits || goes_on)) return stop_master();

@@ -1,4 +1,5 @@
-// Tests a slave that is offered images by their contents: it asks for those that it lacks, and computes as if it had been sent all.
+// Tests a slave that is offered images by their contents: it asks for those that it lacks, and computes as if it had
+// been sent all.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -30,8 +30,8 @@ TEST(Interval, IsThatOfTheClosedForm) {
   EXPECT_NEAR(read.error, std::hypot(3.7469 * std::sqrt(0.5), 3), 1e-9);
 }
 
-/// A machine in made-up time. It takes one power while it works and another while it is idle, and its meter, a counter, has a
-/// new value each `refresh`.
+/// A machine in made-up time. It takes one power while it works and another while it is idle, and its meter, a counter,
+/// has a new value each `refresh`.
 class Bench {
  public:
   explicit Bench(std::uint64_t seed = 1) : random_(seed, 3) {
@@ -178,7 +178,8 @@ TEST(Study, TrialsEndAtTheirLimits) {
   EXPECT_LT(bench.seconds() - begin, 90);
 }
 
-/// In at least 95 of 100 seeded studies of noisy work the true mean lies within the interval, although trials end by it.
+/// In at least 95 of 100 seeded studies of noisy work the true mean lies within the interval, although trials end by
+/// it.
 TEST(Study, TheTruthLiesInTheIntervalInNinetyFiveOfAHundred) {
   int joules_within = 0;
   int above_within = 0;

@@ -58,7 +58,7 @@ TEST(Report, WritesARowForEachSetting) {
   const auto field = [&](std::size_t line, const std::string& name) {
     const auto place = std::ranges::find(table[0], name);
     if (place == table[0].end()) return "no column " + name;
-    return table[line][static_cast<std::size_t>(place - table[0].begin())];
+    return table[line][place - table[0].begin()];
   };
   for (const auto& line : table) EXPECT_EQ(line.size(), table[0].size());
   EXPECT_EQ(field(1, "device"), "cpu");

@@ -104,7 +104,8 @@ void expect_near(const Results& got, const Results& expected, const ShardSpec& s
   }
 }
 
-/// A shard that is given the gradients of another updates to the same bits as the other, whatever its own gradients were.
+/// A shard that is given the gradients of another updates to the same bits as the other, whatever its own gradients
+/// were.
 void expect_gradients_taken(Device& device, const ShardSpec& spec, const std::vector<Tensor>& gradients) {
   HostShard computing(device, spec);
   computing.shard().set_state(random_state(spec));

@@ -93,8 +93,8 @@ layers:
   - {name: loss, type: softmax_cross_entropy}
 )";
 
-/// A small net with dilated convolutions, norms of each sample, slopes of channels, and maps that become larger. A slope of 1
-/// has no kink, across which differences would be no gradients.
+/// A small net with dilated convolutions, norms of each sample, slopes of channels, and maps that become larger. A
+/// slope of 1 has no kink, across which differences would be no gradients.
 inline constexpr const char* kNormsNet = R"(name: norms
 input: {channels: 2, height: 9, width: 8}
 layers:

@@ -48,7 +48,7 @@ void PlainTrunk::find_reads(const std::vector<Stage>& stages) {
       int at = 0;
       for (const Source& source : from) {
         if (source.stage >= 0) {
-          uses_[static_cast<std::size_t>(source.stage)].push_back({s, reads_[s].size(), source.channels, at});
+          uses_[source.stage].push_back({s, reads_[s].size(), source.channels, at});
         }
         at += source.channels.count;
       }
@@ -62,7 +62,7 @@ void PlainTrunk::find_reads(const std::vector<Stage>& stages) {
   }
   const auto all_of = [&](const Source& source) {
     if (source.stage < 0) return source.stage == Source::kImages;
-    return source.channels.count == stages[static_cast<std::size_t>(source.stage)].conv.filters;
+    return source.channels.count == stages[source.stage].conv.filters;
   };
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (Read& read : reads_[s]) {
@@ -75,11 +75,11 @@ void PlainTrunk::find_reads(const std::vector<Stage>& stages) {
 }
 
 const DeviceTensor& PlainTrunk::maps_of(int stage) const {
-  return stage == Source::kImages ? *input_ : *outputs_[static_cast<std::size_t>(stage)];
+  return stage == Source::kImages ? *input_ : *outputs_[stage];
 }
 
 const DeviceTensor& PlainTrunk::read(const Read& read) const {
-  return read.joined < 0 ? maps_of(read.from[0].stage) : *joined_[static_cast<std::size_t>(read.joined)].maps;
+  return read.joined < 0 ? maps_of(read.from[0].stage) : *joined_[read.joined].maps;
 }
 
 /// Assembles the tensor unless it was assembled in this pass already.
@@ -111,7 +111,7 @@ void PlainTrunk::begin(const Tensor& images, const Pass& pass) {
   for (std::size_t s = 0; s < shards_.size(); ++s) {
     if (!pass.training && !tested_[s]) continue;
     for (const Read& each : reads_[s]) {
-      if (each.joined >= 0) join(joined_[static_cast<std::size_t>(each.joined)]);
+      if (each.joined >= 0) join(joined_[each.joined]);
     }
     for (std::size_t r = 1; r < reads_[s].size(); ++r) shards_[s]->connect(r - 1, read(reads_[s][r]));
     outputs_[s] = &shards_[s]->forward(read(reads_[s][0]), pass);

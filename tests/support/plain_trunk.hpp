@@ -1,4 +1,5 @@
-// A trunk without a plan, which runs one stage after another on one device: what nodes, alone and together, are compared with.
+// A trunk without a plan, which runs one stage after another on one device: what nodes, alone and together, are
+// compared with.
 #pragma once
 
 #include <memory>

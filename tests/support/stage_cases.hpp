@@ -33,8 +33,9 @@ Tensor random_output_gradient(const ShardSpec& spec);
 std::vector<Tensor> random_added(const ShardSpec& spec);
 
 /// Compares a device with the double-precision reference: forward in testing and training, gradients, three updates,
-/// reading and writing of the state, equal bits in a second run, and, with `nan`, that no NaN becomes a number. Of a stage
-/// with batch norm, also compares shards that share the samples and join their statistics. Tolerances scale with the length of sums and with `epsilon`, the relative rounding error of one value.
+/// reading and writing of the state, equal bits in a second run, and, with `nan`, that no NaN becomes a number. Of a
+/// stage with batch norm, also compares shards that share the samples and join their statistics. Tolerances scale with
+/// the length of sums and with `epsilon`, the relative rounding error of one value.
 void expect_agreement(Device& device, const ShardSpec& spec, double epsilon = 0x1.0p-23, bool nan = true);
 
 }  // namespace convoy

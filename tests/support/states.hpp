@@ -36,8 +36,8 @@ inline void expect_near(const ShardState& a, const ShardState& b, double toleran
   }
 }
 
-/// Each tensor's difference has at most `fraction` of the tensor's norm. A ReLU that another rounding turns on or off moves
-/// single values of a gradient far, but hardly its norm.
+/// Each tensor's difference has at most `fraction` of the tensor's norm. A ReLU that another rounding turns on or off
+/// moves single values of a gradient far, but hardly its norm.
 inline void expect_near_in_norm(const ShardState& a, const ShardState& b, double fraction) {
   const std::vector<const Tensor*> got = tensors_of(a);
   const std::vector<const Tensor*> expected = tensors_of(b);

@@ -24,7 +24,7 @@ inline StagePlan in_rows(const Stage& stage, const std::vector<int>& samples, co
     const auto count = static_cast<int>(grid[r].size());
     for (int i = 0; i < count; ++i) {
       const FilterRange filters{all * i / count, all * (i + 1) / count - all * i / count};
-      if (filters.count > 0) row.shards.push_back({grid[r][static_cast<std::size_t>(i)], filters});
+      if (filters.count > 0) row.shards.push_back({grid[r][i], filters});
     }
     first += samples[r];
     plan.rows.push_back(std::move(row));
@@ -34,7 +34,7 @@ inline StagePlan in_rows(const Stage& stage, const std::vector<int>& samples, co
   const auto rows = static_cast<int>(plan.rows.size());
   for (int r = 0; r < rows; ++r) {
     const FilterRange of_row{all * r / rows, all * (r + 1) / rows - all * r / rows};
-    for (const Assignment& shard : plan.rows[static_cast<std::size_t>(r)].shards) {
+    for (const Assignment& shard : plan.rows[r].shards) {
       const FilterRange owned = common(shard.filters, of_row);
       if (owned.count > 0) plan.owners.push_back({shard.member, owned});
     }

@@ -1,5 +1,5 @@
-// Asynchronous training in one process, with trunks that take their time: which gradients are taken when, how stale they
-// are, and what is saved.
+// Asynchronous training in one process, with trunks that take their time: which gradients are taken when, how stale
+// they are, and what is saved.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ class Asynchronously : public testing::Test {
   std::unique_ptr<AsyncLearner> learner_of(int replicas, std::optional<int> bound, const std::vector<int>& slowness) {
     std::vector<std::unique_ptr<Replica>> made;
     for (int r = 0; r < replicas; ++r) {
-      trunks_.push_back(std::make_unique<SlowTrunk>(bare_, *device_, slowness[static_cast<std::size_t>(r)], begun_));
+      trunks_.push_back(std::make_unique<SlowTrunk>(bare_, *device_, slowness[r], begun_));
       made.push_back(std::make_unique<Replica>(*trunks_.back(), bare_, kBatch, 1));
     }
     tested_ = std::make_unique<Batches>(data_, Part::test, replicas * kBatch, kSeed, Augmentation{});

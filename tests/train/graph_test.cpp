@@ -82,8 +82,8 @@ class GraphOn {
     trunk_.load(start_);
     return gradients;
   }
-  /// The derivative of the loss by one value: central differences at two steps, whose combination has no error of the third
-  /// derivative (Richardson, 1911), which is large behind norms.
+  /// The derivative of the loss by one value: central differences at two steps, whose combination has no error of the
+  /// third derivative (Richardson, 1911), which is large behind norms.
   double difference(std::size_t stage, std::size_t parameter, std::size_t value) {
     constexpr double kStep = 0.005;
     const double coarse = difference(stage, parameter, value, kStep);
@@ -123,7 +123,7 @@ std::string reads_in(const Net& net) {
       text += " (";
       for (const Source& source : read) {
         text += fmt::format(" {}[{}+{}]",
-                            source.stage >= 0                 ? stages[static_cast<std::size_t>(source.stage)].name
+                            source.stage >= 0                 ? stages[source.stage].name
                             : source.stage == Source::kImages ? "images"
                                                               : "zeros",
                             source.channels.first, source.channels.count);
@@ -156,7 +156,8 @@ TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
             "e_drop: ( e2[0+15] e1[0+6] e1[0+6] )\n");
 }
 
-/// A gate belongs to the stage whose maps it multiplies only where nothing else reads these and the gate is there before.
+/// A gate belongs to the stage whose maps it multiplies only where nothing else reads these and the gate is there
+/// before.
 TEST(Graphs, WithGatesAreCutIntoStagesThatReadOneAnother) {
   EXPECT_EQ(reads_in(gates()),
             "stem: ( images[0+2] )\n"

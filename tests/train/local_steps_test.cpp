@@ -1,5 +1,5 @@
-// Replicas that train by themselves, in one process: against one machine, against join, and against machines whose models the
-// test averages itself; and what a lost member costs.
+// Replicas that train by themselves, in one process: against one machine, against join, and against machines whose
+// models the test averages itself; and what a lost member costs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -114,7 +114,8 @@ TEST_P(StepsByThemselves, OfOneReplicaEqualOneMachineToTheBit) {
   }
 }
 
-/// What the exchange means, computed by the test: machines that know nothing of one another, and the mean of their models.
+/// What the exchange means, computed by the test: machines that know nothing of one another, and the mean of their
+/// models.
 TEST_P(StepsOfMachines, AreAveraged) {
   const NetCase c = unclipped();
   const Cut cut = net_of(c);
@@ -159,8 +160,8 @@ INSTANTIATE_TEST_SUITE_P(BatchNormAndDropout, StepsByThemselves,
                              "BatchNormAndDropout", {.learning_rate = 0.05, .momentum = 0.9}, true, true}),
                          name_of);
 
-/// The update by SGD is linear in the gradient, with momentum and weight decay. So the mean of the updated models is what an
-/// update by the mean gradient gives.
+/// The update by SGD is linear in the gradient, with momentum and weight decay. So the mean of the updated models is
+/// what an update by the mean gradient gives.
 TEST(LocalStepsOfOne, EqualJoinWithSgdUpToRounding) {
   for (const NetCase& c :
        {NetCase{"Plain", {.learning_rate = 0.05, .momentum = 0.0}},

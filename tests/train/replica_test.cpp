@@ -1,5 +1,5 @@
-// Replicas in one process: a step of `join` against one machine with a larger batch, and against gradients that the test
-// averages itself.
+// Replicas in one process: a step of `join` against one machine with a larger batch, and against gradients that the
+// test averages itself.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -142,8 +142,8 @@ TEST(JoiningWithFrozenLayers, KeepsTheirBits) {
   }
 }
 
-/// The statistics of each batch are its own, so the gradients are those of single machines, and the running averages of the
-/// step are the means of theirs.
+/// The statistics of each batch are its own, so the gradients are those of single machines, and the running averages of
+/// the step are the means of theirs.
 TEST(JoiningWithBatchNorm, NormalisesEachBatchByItself) {
   const NetCase c{"BatchNorm", {.learning_rate = 0.05, .momentum = 0.9}, true};
   const Cut cut = net_of(c);

@@ -1,4 +1,5 @@
-// Transfers in turns: with the semaphore, one replica is sent weights and one sends gradients at a time; training is the same.
+// Transfers in turns: with the semaphore, one replica is sent weights and one sends gradients at a time; training is
+// the same.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +29,8 @@ struct Link {
   Direction gradients;
 };
 
-/// A trunk to which weights take some polls, and from which gradients and snapshots do. It may lose a member while weights come.
+/// A trunk to which weights take some polls, and from which gradients and snapshots do. It may lose a member while
+/// weights come.
 class DistantTrunk : public LocalTrunk {
  public:
   DistantTrunk(const Cut& cut, Device& device, Link& link, int loses_load)

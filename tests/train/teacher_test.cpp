@@ -80,7 +80,7 @@ class OfTeachers : public testing::Test {
     EXPECT_EQ(labels.mix, 0.7);
     for (std::size_t n = 0; n < images.size(); ++n) {
       for (int c = 0; c < 2; ++c) {
-        EXPECT_NEAR(labels.soft.at(static_cast<int>(n), c), expected(images[n])[static_cast<std::size_t>(c)], 1e-6);
+        EXPECT_NEAR(labels.soft.at(static_cast<int>(n), c), expected(images[n])[c], 1e-6);
       }
     }
   }

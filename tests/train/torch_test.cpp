@@ -172,7 +172,7 @@ TEST_P(AgainstTorch, OutputsGradientsAndLossesAreTheSame) {
   for (const double expected : golden_.at("losses")) {
     const BatchLoss loss = step(
         number, [&](double norm) { return update_step(net_.training, net_.training.learning_rate, number + 1, norm); });
-    const double off = golden_.at("losses_off")[static_cast<std::size_t>(number)];
+    const double off = golden_.at("losses_off")[number];
     EXPECT_NEAR(loss.sum / batch_, expected, 1e-3 * expected + kRoundings * off) << "step " << number;
     ++number;
   }

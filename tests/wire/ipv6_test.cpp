@@ -34,8 +34,8 @@ std::string at(const std::string& host, const std::string& endpoint) {
   return "tcp://" + to_text({host, port_of(endpoint)});
 }
 
-/// The address at which the server sees the client, which says Hello over its control connection and Attach over its data
-/// connection; empty if not both arrive.
+/// The address at which the server sees the client, which says Hello over its control connection and Attach over its
+/// data connection; empty if not both arrive.
 std::string seen_from(ServerLink& server, ClientLink& client) {
   const auto until = in(20s);
   std::string address;

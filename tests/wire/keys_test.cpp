@@ -251,8 +251,8 @@ TEST(Keys, OfSlavesKeepStrangersOut) {
   EXPECT_THAT(a.unreached(in(5s)), testing::ElementsAre(HasSubstr("it announced no public key")));
 }
 
-/// As a plan that lacks a revoked slave. The plan may reach the slaves in any order, so a slave that comes too early must
-/// get through later.
+/// As a plan that lacks a revoked slave. The plan may reach the slaves in any order, so a slave that comes too early
+/// must get through later.
 TEST(Keys, OfAPlanAdmitItsSlavesAlone) {
   const MasterKeys keys = fresh_keys();
   TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys});

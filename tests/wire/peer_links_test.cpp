@@ -83,8 +83,8 @@ int port_of(int descriptor, int (*end)(int, sockaddr*, socklen_t*)) {
   return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-/// Returns the send buffers of this process's connections to a port of this machine, or the receive buffers of those that
-/// the port accepted, in ascending order.
+/// Returns the send buffers of this process's connections to a port of this machine, or the receive buffers of those
+/// that the port accepted, in ascending order.
 std::vector<int> buffers_at(int port, int option) {
   std::vector<int> buffers;
   for (int descriptor = 3; descriptor < 1024; ++descriptor) {

@@ -1,5 +1,5 @@
-// Tests the switchboard over real TCP: slaves reach the line that has their name, and no other; lines work at the same time in
-// threads of their own; whoever is gone or unwelcome is told of.
+// Tests the switchboard over real TCP: slaves reach the line that has their name, and no other; lines work at the same
+// time in threads of their own; whoever is gone or unwelcome is told of.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
