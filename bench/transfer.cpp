@@ -36,7 +36,8 @@ struct Order {
 };
 
 wire::Message encode(const Order& order) {
-  return wire::Welcome{.run = fmt::format("{} {} {}", kWays[static_cast<std::size_t>(order.way)], order.count, order.bytes)};
+  return wire::Welcome{
+      .run = fmt::format("{} {} {}", kWays[static_cast<std::size_t>(order.way)], order.count, order.bytes)};
 }
 
 std::optional<Order> decode(const wire::Message& message) {
