@@ -9,6 +9,7 @@
 #include "cli/checks.hpp"
 #include "core/files.hpp"
 #include "master/cluster/described_machines.hpp"
+#include "master/cluster/net_forms.hpp"
 
 namespace convoy {
 
@@ -69,7 +70,8 @@ Calibration calibration_of(const Machines& machines, const Cut& parts, int batch
   constexpr double kMilli = 1e-3;
   DescribedMaster master{.gflops = machines.master_gflops, .latency = kMilli * machines.latency};
   if (!machines.master_watts.empty()) master.power = power_from(machines.master_watts);
-  Calibration calibration = calibration_of(described, master, parts, batch);
+  const auto slices = slice_dense(parts, slices_for(parts, slaves));
+  Calibration calibration = calibration_of(described, master, parts, batch, slices ? &*slices : nullptr);
   if (machines.from_run.empty()) return calibration;
   const std::string file = machines.from_run + "/calibration.json";
   if (!std::filesystem::exists(file)) {
@@ -91,13 +93,17 @@ Calibration calibration_of(const Machines& machines, const Cut& parts, int batch
   return timed;
 }
 
-SimulatedPoint simulate_point(const Cut& parts, int batch, const Calibration& calibration, const Wishes& wishes) {
+SimulatedPoint simulate_point(const Cut& parts, const Calibration& calibration, const Wishes& wishes) {
   SimulatedPoint point;
-  point.choice = choose_plan(parts.trunk, batch, calibration.members, wishes, calibration.master);
+  const bool both = wishes.layout != Layout::samples && wishes.exchange != Exchange::thesis;
+  const auto slices = both ? slices_of(calibration, parts) : std::nullopt;
+  FormChoice chosen = choose_form(parts, slices ? &*slices : nullptr, calibration, wishes);
+  point.choice = std::move(chosen.choice);
+  point.plan = describe(point.choice.plan) + (chosen.sliced ? kSharedDense : "");
   point.seconds_alone = std::numeric_limits<double>::infinity();
   for (const MemberProfile& member : calibration.members) {
-    point.seconds_alone =
-        std::min(point.seconds_alone, convoy::seconds_alone(parts.trunk, member, batch, calibration.master.head));
+    point.seconds_alone = std::min(
+        point.seconds_alone, convoy::seconds_alone(parts.trunk, member, calibration.batch, calibration.master.head));
   }
   std::set<int> working;
   for (const StagePlan& stage : point.choice.plan.stages) {

@@ -39,10 +39,11 @@ std::string unknown_power(const StepEnergy& energy);
 /// The planner's choice for a number of machines, and the simulated time of its step.
 struct SimulatedPoint {
   Choice choice;
+  std::string plan;            ///< the chosen plan in words
   double seconds_alone = 0.0;  ///< seconds of a step on the fastest machine alone
   int working = 0;             ///< slaves that get filters
 };
-SimulatedPoint simulate_point(const Cut& parts, int batch, const Calibration& calibration, const Wishes& wishes);
+SimulatedPoint simulate_point(const Cut& parts, const Calibration& calibration, const Wishes& wishes);
 
 /// Returns the exchange of this name, or nothing for "auto".
 std::optional<Exchange> exchange_wish(const std::string& name);

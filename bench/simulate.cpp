@@ -47,7 +47,7 @@ void run_simulate(const SimulateOptions& options) {
                         .terms = options.machines.terms};
     for (const int slaves : options.slaves) {
       const Calibration calibration = calibration_of(options.machines, parts, options.batch, slaves, options.bandwidth);
-      const SimulatedPoint point = simulate_point(parts, options.batch, calibration, wishes);
+      const SimulatedPoint point = simulate_point(parts, calibration, wishes);
       const Simulated& step = point.choice.predicted;
       double busiest = 0.0;
       for (std::size_t i = 0; i < static_cast<std::size_t>(slaves); ++i) {
@@ -55,7 +55,7 @@ void run_simulate(const SimulateOptions& options) {
       }
       const NodeUse& master = step.nodes.back();
       const double speedup = point.seconds_alone / step.seconds;
-      const std::string plan = describe(point.choice.plan);
+      const std::string& plan = point.plan;
       const StepEnergy& energy = point.choice.energy;
       const std::string joules = joules_per_image(energy, options.batch);
       if (std::exchange(first, false)) print_head(csv);

@@ -55,7 +55,7 @@ class Series {
 
   SweepPoint simulate(int slaves, double mbits, const std::string& exchange, const std::string& wire) const {
     const Calibration calibration = calibration_of(options_.machines, parts_, batch_, slaves, mbits);
-    const SimulatedPoint point = simulate_point(parts_, batch_, calibration,
+    const SimulatedPoint point = simulate_point(parts_, calibration,
                                                 {.exchange = exchange_wish(exchange),
                                                  .wire = number_type_from(wire),
                                                  .objective = options_.machines.objective,
@@ -64,7 +64,7 @@ class Series {
     row.seconds = row.low = row.high = point.choice.predicted.seconds;
     row.alone = point.seconds_alone;
     row.working = point.working;
-    row.plan = describe(point.choice.plan);
+    row.plan = point.plan;
     if (const auto joules = point.choice.energy.joules()) row.joules_per_image = *joules / batch_;
     row.watts_not_known = unknown_power(point.choice.energy);
     return row;

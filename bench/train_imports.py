@@ -4,8 +4,8 @@
     bench/train_imports.py [NET]... [--how new-18] [--steps 10] [--batch 2] [--csv FILE]
 
 The nets are those of bench/import_models.py, for as many classes as a batch has images. Exporters fold a batch norm behind a
-convolution into the convolution's weights, so PyTorch trains the net with the same folding; batch norms that are left use
-the statistics of the batch. Dropout and stochastic depth are off on both sides, because an export for inference has neither.
+convolution into the convolution's weights, and some of them one behind a dense layer, so PyTorch trains the net with the
+same folding; batch norms that are left use the statistics of the batch. Dropout and stochastic depth are off on both sides, because an export for inference has neither.
 
 The data are one batch of random PNG files, so that every step is an epoch and no order of images matters. The learning rate is
 --progress times the first loss divided by the square of the gradient's norm, so that a step of any net changes the loss by
@@ -89,6 +89,23 @@ def widen_slopes(net, images):
     return net
 
 
+def fold_norms(net, model):
+    """Folds batch norms as the exporter of the model did: into convolutions, and into dense layers unless the model has
+    batch norms behind these."""
+    import onnx
+    import torch
+    from torch.fx.experimental.optimization import fuse
+    nodes = onnx.load(str(model), load_external_data=False).graph.node
+    makers = {name: node.op_type for node in nodes for name in node.output}
+    if any(node.op_type == "BatchNormalization" and makers.get(node.input[0]) in ("Gemm", "MatMul", "Add") for node in nodes):
+        class Dense(torch.nn.Linear):
+            """fuse() knows torch.nn.Linear alone."""
+        for each in net.modules():
+            if type(each) is torch.nn.Linear:
+                each.__class__ = Dense
+    return fuse(net)
+
+
 def losses_of(net, images, classes, options, rate):
     """Trains the net on the batch, and returns the loss before each step and the rate, which is found where it is None."""
     import torch
@@ -144,7 +161,6 @@ def convoy_losses(options, folder, model, rate):
 def compare(options, name, folder):
     """Returns the row of a net."""
     import torch
-    from torch.fx.experimental.optimization import fuse
     net, extent = usual_nets.make_net(name, options.batch, without_aux=True)
     with torch.no_grad():
         for parameter in net.parameters():
@@ -154,7 +170,7 @@ def compare(options, name, folder):
     classes = torch.arange(options.batch)
     write_data(folder / "data", files)
     opset = import_models.export(net, extent, options.how, folder / "model.onnx")
-    folded = without_chance(fuse(widen_slopes(fold_scales(net), images.float())))
+    folded = without_chance(fold_norms(widen_slopes(fold_scales(net), images.float()), folder / "model.onnx"))
     for parameter in folded.parameters():
         parameter.requires_grad_(True)  # PyTorch freezes a bias that folding makes
     state = {key: value.clone() for key, value in folded.state_dict().items()}

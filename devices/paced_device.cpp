@@ -147,6 +147,10 @@ PaceProfile::PaceProfile(const std::string& text) {
   description_ = fmt::format("paced as {} in {}: it computes nothing", member_->name, file);
 }
 
+bool PaceProfile::knows(const std::string& stage) const {
+  return !member_ || std::ranges::find(calibration_.stages, stage) != calibration_.stages.end();
+}
+
 Timing PaceProfile::passes(const ShardSpec& spec) const {
   const int filters = spec.filters.count;
   if (!member_) {

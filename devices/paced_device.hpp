@@ -28,6 +28,8 @@ class PaceProfile {
   /// is not its first member. Throws Error.
   explicit PaceProfile(const std::string& text);
 
+  /// Returns whether the machine has times for a stage of this name.
+  bool knows(const std::string& stage) const;
   /// Returns the seconds of the passes of a whole shard in one micro-batch, and of its update. Throws Error where the
   /// calibration has no timings of the stage.
   Timing passes(const ShardSpec& spec) const;

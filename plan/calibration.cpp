@@ -47,6 +47,12 @@ OrderedJson member_json(const MemberProfile& member) {
   return json;
 }
 
+std::optional<HeadTimes> sliced_head_from(const Json& json) {
+  if (!json.contains("sliced_head_seconds")) return std::nullopt;
+  const Json& seconds = json.at("sliced_head_seconds");
+  return HeadTimes{amount(seconds, "fixed"), amount(seconds, "per_image"), amount(seconds, "update")};
+}
+
 HostSpeed host_from(const Json& json) {
   const HostSpeed host{amount(json, "busy_per_byte"), amount(json, "memory_bytes_per_second")};
   if (!(host.memory > 0.0)) fail("memory_bytes_per_second is {}, but must be above 0", host.memory);
@@ -103,6 +109,14 @@ MemberProfile member_from(const Json& json, const std::vector<std::string>& name
 
 }  // namespace
 
+Calibration without_slices(Calibration calibration, std::size_t stages) {
+  if (!calibration.sliced_head || calibration.stages.size() < stages) return calibration;
+  calibration.sliced_head.reset();
+  calibration.stages.resize(stages);
+  for (MemberProfile& member : calibration.members) member.stages.resize(stages);
+  return calibration;
+}
+
 std::string to_json(const Calibration& calibration) {
   OrderedJson members = OrderedJson::array();
   for (const MemberProfile& member : calibration.members) members.push_back(member_json(member));
@@ -118,6 +132,10 @@ std::string to_json(const Calibration& calibration) {
                    {"seconds_alone", calibration.seconds_alone},
                    {"members", std::move(members)}};
   add_power(json, calibration.master.power);
+  if (const auto& head = calibration.sliced_head) {
+    json["sliced_head_seconds"] =
+        OrderedJson{{"fixed", head->fixed}, {"per_image", head->per_image}, {"update", head->update}};
+  }
   return json.dump(1) + "\n";
 }
 
@@ -132,7 +150,8 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
                                 .card = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")},
                                 .power = power_from(json, kMasterName)},
                      .members = {},
-                     .seconds_alone = amount(json, "seconds_alone")};
+                     .seconds_alone = amount(json, "seconds_alone"),
+                     .sliced_head = sliced_head_from(json)};
     if (read.batch < 1) fail("batch is {}, expected at least 1", read.batch);
     for (const Json& member : json.at("members")) read.members.push_back(member_from(member, read.stages));
     if (read.members.empty()) fail("the calibration has no members; expected at least one");
@@ -145,8 +164,9 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
 }
 
 Calibration calibration_from_json(const std::string& text, const std::string& file, const std::vector<Stage>& trunk,
-                                  int batch) {
+                                  int batch, bool sliced) {
   Calibration read = calibration_from_json(text, file);
+  if (!sliced) read = without_slices(std::move(read), trunk.size());
   std::vector<std::string> names;
   for (const Stage& stage : trunk) names.push_back(stage.name);
   if (read.stages != names) {

@@ -33,6 +33,7 @@ struct Alternative {
   bool at_least = false;              ///< whether the step was not simulated, and seconds and joules are bounds
   Layout layout = Layout::filters;    ///< samples where stages are cut along them
   std::optional<double> joules = {};  ///< nothing where the power of a machine is not known
+  bool shares_dense = false;          ///< whether members share the first dense layer
 };
 
 /// The chosen plan with its prediction and the plans that it was compared with.

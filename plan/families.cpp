@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/dense_slices.hpp"
+
 namespace convoy {
 namespace {
 
@@ -21,14 +23,13 @@ Family family_of(Form form, const std::vector<int>& micro_batches) {
 }
 
 /// Returns the families in which first stages are cut along samples: a quarter, a half, three quarters and all of the
-/// stages.
+/// stages before a dense layer's slices, and all stages.
 std::vector<Family> families_by_samples(const std::vector<Stage>& trunk, const std::vector<int>& micro_batches,
                                         const Wishes& wishes) {
-  const std::size_t most = trunk.size();
+  const std::size_t most = first_dense_slice(trunk);
   std::vector<Family> all;
   std::size_t before = 0;
-  for (std::size_t quarter = 1; quarter <= 4; ++quarter) {
-    const std::size_t stages = most * quarter / 4;
+  for (const std::size_t stages : {most / 4, most / 2, most * 3 / 4, most, trunk.size()}) {
     if (stages == std::exchange(before, stages)) continue;
     for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
       if (wishes.exchange && *wishes.exchange != exchange) continue;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/shard_state.hpp"
+#include "plan/dense_slices.hpp"
 
 namespace convoy {
 namespace {
@@ -278,9 +279,18 @@ Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::ve
                        const std::vector<double>& speeds) {
   invariant(members.size() == speeds.size(), "each member has a speed");
   Plan plan{batch, members, {}};
+  std::vector<std::vector<int>> counts;  // by stage
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    plan.stages.push_back(better_replicated(trunk, s) ? StagePlan{.rows = {}, .owners = {}, .replicated = true}
-                                                      : stage_plan(apportion(trunk[s].conv.filters, speeds), batch));
+    counts.push_back(apportion(trunk[s].conv.filters, speeds));
+    if (better_replicated(trunk, s)) {
+      plan.stages.push_back({.rows = {}, .owners = {}, .replicated = true});
+      continue;
+    }
+    if (is_dense_slice(trunk, s)) {
+      const auto source = static_cast<std::size_t>(reads_of(trunk, s)[0][0].stage);
+      counts[s] = shares_of_slice(trunk, s, counts[source], std::vector<bool>(members.size(), true));
+    }
+    plan.stages.push_back(stage_plan(counts[s], batch));
   }
   return plan;
 }

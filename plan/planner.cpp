@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/dense_slices.hpp"
+
 namespace convoy {
 namespace {
 
@@ -22,7 +24,7 @@ bool channel_by_channel(const Stage& stage) {
          (stage.conv.groups == stage.channels && stage.conv.filters == stage.channels);
 }
 
-/// Returns the groups of all stages that are split, in the order of the stages.
+/// Returns the groups of all stages that are split but for the slices of dense layers, in the order of the stages.
 std::vector<Group> groups_of(const std::vector<Stage>& trunk) {
   std::vector<std::size_t> first(trunk.size());  // the first stage of each stage's group
   for (std::size_t s = 0; s < trunk.size(); ++s) {
@@ -33,6 +35,7 @@ std::vector<Group> groups_of(const std::vector<Stage>& trunk) {
       if (reads[r].size() > 1 || source.stage < 0) continue;
       const int filters = trunk[source.stage].conv.filters;
       if (filters != trunk[s].conv.filters || source.channels.count != filters) continue;
+      if (is_dense_slice(trunk, static_cast<std::size_t>(source.stage))) continue;
       const std::size_t one = std::min(first[s], first[source.stage]);
       const std::size_t other = std::max(first[s], first[source.stage]);
       std::ranges::replace(first, other, one);
@@ -40,7 +43,7 @@ std::vector<Group> groups_of(const std::vector<Stage>& trunk) {
   }
   std::vector<Group> groups(trunk.size());
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    if (!better_replicated(trunk, s)) groups[first[s]].push_back(s);
+    if (!better_replicated(trunk, s) && !is_dense_slice(trunk, s)) groups[first[s]].push_back(s);
   }
   std::erase_if(groups, [](const Group& group) { return group.empty(); });
   return groups;
@@ -125,6 +128,25 @@ std::vector<int> share(int total, const Group& group, const std::vector<MemberPr
   return counts;
 }
 
+/// Gives each slice of a dense layer to the member that holds the channels before it. Where their sums are few, the
+/// member with the last slice adds them up. Returns false where the caps do not allow it.
+bool share_slices(const std::vector<Stage>& trunk, int batch, const Caps& caps, std::vector<std::vector<int>>& counts) {
+  std::size_t last = trunk.size();
+  for (std::size_t s = first_dense_slice(trunk); s < trunk.size(); ++s) {
+    if (is_dense_slice(trunk, s)) {
+      std::vector<bool> may_hold;
+      for (const std::vector<int>& cap : caps) may_hold.push_back(cap[s] == trunk[s].conv.filters);
+      const auto source = static_cast<std::size_t>(reads_of(trunk, s)[0][0].stage);
+      counts[s] = shares_of_slice(trunk, s, counts[source], may_hold);
+      if (counts[s].empty()) return false;
+      last = s;
+    } else if (last < s && adds_few_slices(trunk, s, batch)) {
+      counts[s] = counts[last];
+    }
+  }
+  return true;
+}
+
 std::size_t plan_bytes(const std::vector<Stage>& trunk, const std::vector<std::vector<int>>& counts, int batch,
                        std::size_t member) {
   std::size_t bytes = 0;
@@ -201,6 +223,7 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
       if (shares.empty()) refuse(trunk, batch, members);
       for (const std::size_t stage : group) counts[stage] = shares;
     }
+    if (!share_slices(trunk, batch, caps, counts)) refuse(trunk, batch, members);
   } while (lower_caps(trunk, batch, members, counts, caps));
 
   Plan plan{batch, {}, {}};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "devices/paced_device.hpp"
 #include "devices/registry.hpp"
 #include "master/cluster/gather.hpp"
 #include "master/cluster/profile.hpp"
@@ -13,13 +14,13 @@ namespace convoy {
 Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, const Net& net, const Cut& cut,
                  const Observers& observers, const std::atomic<bool>& stop, std::shared_ptr<Device> device)
     : options_(options),
-      cut_(cut),
+      net_options_(net_options),
+      whole_(cut),
       net_(net),
       observers_(observers),
       stop_(stop),
       device_(std::move(device)),
-      heads_(place_of_heads(net_options, cut, net.training.batch, *device_,
-                            [this](const std::string& text) { notice(observers_, text); })) {
+      heads_(place_of(cut)) {
   if (options.slaves > 0 && options.verify > 0) {
     verifier_.emplace(options.verify, *device_, [this](const std::string& text) { notice(observers_, text); });
   }
@@ -38,12 +39,32 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
     fail("{}: net {} has no convolutional layer, so there is nothing to share with slaves; leave out --slaves",
          net.file, net.name);
   }
-  expect_possible(options, cut, net.training.batch);
+  cluster->consider_slices();
+  expect_possible(options, cluster->cut(), net.training.batch);
   cluster->lobby_ = open_lobby(options, net.name, cluster->device().info().paced, observers, network, keys);
   cluster->crew_ = std::make_unique<Crew>(*cluster->lobby_);
   if (!gather_slaves(options, *cluster->crew_, options.slaves, observers, stop)) return nullptr;
   cluster->form();
   return cluster;
+}
+
+HeadPlace Cluster::place_of(const Cut& cut) {
+  return place_of_heads(net_options_, cut, net_.training.batch, *device_,
+                        [this](const std::string& text) { notice(observers_, text); });
+}
+
+/// Makes the other form of the net, where there is one. A machine that stands for a timed one may not know its stages.
+void Cluster::consider_slices() {
+  slices_ = slices_of(options_, whole_);
+  if (!slices_) return;
+  if (asks_for_slices(options_)) return use_slices();
+  const PacedDevice* paced = as_paced(*device_);
+  if (paced != nullptr && !paced->profile().knows(slices_->cut.trunk[slices_->first].name)) slices_.reset();
+}
+
+void Cluster::use_slices() {
+  sliced_ = true;
+  heads_ = place_of(cut());
 }
 
 void Cluster::become(const Replica& replica, Crew& crew) {
@@ -94,7 +115,11 @@ void Cluster::form_once() {
                            : "this machine goes on alone");
     return train_alone();
   }
-  const Work work{options_, cut_, net_.training.batch, *device_, heads_, !options_.only_slaves};
+  Work work{options_, whole_, net_.training.batch, *device_, heads_, !options_.only_slaves};
+  if (slices_) {
+    work.sliced.emplace(*slices_, place_of(slices_->cut));
+    if (sliced_ || formed_) work.dense = sliced_ ? DenseBy::members : DenseBy::master;
+  }
   planned_ = plan_members(work, *crew_, observers_, planned_);
   if (planned_.fixed) {
     lobby_->guests().admit_only(planned_.fixed->members(),
@@ -108,6 +133,7 @@ void Cluster::form_once() {
     part("the master trains alone: slaves would not make it faster");
     return train_alone();
   }
+  if (planned_.sliced && !sliced_) use_slices();
   if (star_only_) set_exchange(planned_.plan, Exchange::star);
   execute();
 }
@@ -119,7 +145,7 @@ void Cluster::execute() {
     for (const auto& observer : observers_) observer->on_plan(plan);
   };
   auto trunk = std::make_unique<ClusterTrunk>(
-      cut_.trunk, planned_.plan, *crew_, options_.share ? device_.get() : nullptr,
+      cut().trunk, planned_.plan, *crew_, options_.share ? device_.get() : nullptr,
       patience_for(planned_.plan, profiles),
       Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>()}, on_plan);
   trunk->tell_energy_to(book_);
@@ -149,11 +175,11 @@ void Cluster::tell_what_is_verified() const {
 void Cluster::train_alone() {
   const FeatureShape& input = net_.input;
   const int batch = net_.training.batch;
-  trunk_ = std::make_unique<LocalTrunk>(cut_.trunk, Shape{batch, input.channels, input.height, input.width}, *device_);
+  trunk_ = std::make_unique<LocalTrunk>(cut().trunk, Shape{batch, input.channels, input.height, input.width}, *device_);
   if (!options_.cache_maps.empty()) {
     trunk_ = std::make_unique<CachedTrunk>(std::move(trunk_), parse_memory(options_.cache_maps));
   }
-  plan_ = whole_plan(cut_.trunk, batch, kMasterName);
+  plan_ = whole_plan(cut().trunk, batch, kMasterName);
 }
 
 /// Removes the lost slave, or restricts plans to a star if two slaves could not connect to each other. New slaves may

@@ -40,6 +40,10 @@ class Cluster {
   /// The current plan; it may change between steps.
   const Plan& plan() const { return slaves_ != nullptr ? slaves_->plan() : plan_; }
   const Device& device() const { return *device_; }
+  /// The net in the form that is computed, which stays the same once the cluster is assembled.
+  const Cut& cut() const { return sliced_ ? slices_->cut : whole_; }
+  /// The slices of the first dense layer where the members share it, else null.
+  const DenseSlices* slices() const { return sliced_ ? &*slices_ : nullptr; }
   /// Where this machine computes the heads of the net.
   const HeadPlace& heads() const { return heads_; }
   /// The measured speeds. They have no members if no member was timed.
@@ -77,6 +81,9 @@ class Cluster {
  private:
   void form();
   void form_once();
+  void consider_slices();
+  void use_slices();
+  HeadPlace place_of(const Cut& cut);
   void execute();
   void tell_what_is_verified() const;
   void lose(const PeerLost& lost);
@@ -86,7 +93,10 @@ class Cluster {
   std::size_t slave_count() const { return crew_ ? crew_->slaves().size() : 0; }
 
   const ClusterOptions& options_;
-  const Cut& cut_;
+  const NetOptions& net_options_;
+  const Cut& whole_;
+  std::optional<DenseSlices> slices_;  ///< the form of the net whose first dense layer the members share, if it has one
+  bool sliced_ = false;                ///< whether this form is computed
   const Net& net_;
   const Observers& observers_;
   const std::atomic<bool>& stop_;

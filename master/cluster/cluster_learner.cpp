@@ -1,5 +1,7 @@
 #include "master/cluster/cluster_learner.hpp"
 
+#include "train/sliced_learner.hpp"
+
 #include <cmath>
 #include <utility>
 
@@ -127,6 +129,11 @@ double ClusterLearner::keep_after() const {
   constexpr double kSlowdown = 1.0 / 8.0;
   const double between_losses = (3600.0 + since_start_.seconds()) / (1.0 + losses_);
   return std::sqrt(2.0 * kSlowdown * keep_seconds_ * between_losses);
+}
+
+std::unique_ptr<Learner> of_whole_net(std::unique_ptr<Learner> learner, const Cluster& cluster) {
+  if (cluster.slices() == nullptr) return learner;
+  return std::make_unique<SlicedLearner>(std::move(learner), *cluster.slices());
 }
 
 }  // namespace convoy

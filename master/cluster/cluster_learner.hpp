@@ -56,4 +56,7 @@ class ClusterLearner : public Learner {
   int losses_ = 0;
 };
 
+/// Returns a learner of the whole net where `learner` is one of the net in the form that the cluster computes.
+std::unique_ptr<Learner> of_whole_net(std::unique_ptr<Learner> learner, const Cluster& cluster);
+
 }  // namespace convoy

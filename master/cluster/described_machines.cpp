@@ -119,12 +119,18 @@ std::vector<DescribedMachine> machines_from(const std::string& text) {
 }
 
 Calibration calibration_of(const std::vector<DescribedMachine>& slaves, const DescribedMaster& master, const Cut& parts,
-                           int batch) {
-  const double product = head_flops(parts) / master.gflops / 1e9;
-  Calibration calibration{.batch = batch, .master = {.head = {.per_image = 2 * product, .update = product * batch}}};
+                           int batch, const DenseSlices* slices) {
+  const auto head_of = [&](const Cut& cut) {
+    const double product = head_flops(cut) / master.gflops / 1e9;
+    return HeadTimes{.per_image = 2 * product, .update = product * batch};
+  };
+  Calibration calibration{.batch = batch, .master = {.head = head_of(parts)}};
+  const Cut& timed = slices != nullptr ? slices->cut : parts;
+  if (slices != nullptr) calibration.sliced_head = head_of(timed);
+  for (const Stage& stage : timed.trunk) calibration.stages.push_back(stage.name);
   calibration.master.power = master.power;
   for (const DescribedMachine& slave : slaves) {
-    calibration.members.push_back(profile_of(slave, master.latency, parts, batch));
+    calibration.members.push_back(profile_of(slave, master.latency, timed, batch));
     calibration.members.back().name = fmt::format("slave{}", calibration.members.size());
   }
   const MemberProfile alone = profile_of({.gflops = master.gflops}, 0.0, parts, batch);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nets/graph/net.hpp"
+#include "nets/graph/dense_slices.hpp"
 #include "plan/calibration.hpp"
 
 namespace convoy {
@@ -36,8 +36,8 @@ struct DescribedMaster {
 double head_flops(const Cut& parts);
 
 /// Returns the calibration of slaves named slave1, slave2, ...: each pass of a stage takes its floating-point
-/// operations over the machine's speed, whatever its shape.
+/// operations over the machine's speed, whatever its shape. With `slices`, it has both forms of the net.
 Calibration calibration_of(const std::vector<DescribedMachine>& slaves, const DescribedMaster& master, const Cut& parts,
-                           int batch);
+                           int batch, const DenseSlices* slices = nullptr);
 
 }  // namespace convoy

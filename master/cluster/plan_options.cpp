@@ -52,8 +52,6 @@ Plan read_plan(const std::string& file, const std::vector<std::string>& members,
   return plan;
 }
 
-bool names_a_file(const std::string& plan) { return !plan.empty() && plan != kThesis; }
-
 std::optional<Exchange> exchange_wish(const ClusterOptions& options) {
   if (options.plan == kThesis) return Exchange::thesis;
   if (!options.exchange.empty()) return exchange_from(options.exchange);
@@ -121,7 +119,7 @@ void expect_possible(const ClusterOptions& options, const Cut& cut, int batch) {
   if (const auto exchange = wishes_of(options, batch).exchange) expect_fits(*exchange, cut.trunk);
   expect_layout(options);
   wire::address_to_listen(options.listen);
-  if (names_a_file(options.plan) && !options.shares.empty()) {
+  if (has_plan_file(options) && !options.shares.empty()) {
     fail("--plan {} and --shares both fix shares; leave one out", options.plan);
   }
   if (!options.power_from.empty()) calibration_from_json(read_text(options.power_from), options.power_from);
@@ -143,7 +141,9 @@ void expect_possible(const ClusterOptions& options, const Cut& cut, int batch) {
   const FixedPlan possible(options, cut.trunk, batch, names);
 }
 
-bool fixes_shares(const ClusterOptions& options) { return !options.shares.empty() || names_a_file(options.plan); }
+bool has_plan_file(const ClusterOptions& options) { return !options.plan.empty() && options.plan != kThesis; }
+
+bool fixes_shares(const ClusterOptions& options) { return !options.shares.empty() || has_plan_file(options); }
 
 FixedPlan::FixedPlan(const ClusterOptions& options, const std::vector<Stage>& trunk, int batch,
                      const std::vector<std::string>& members) {

@@ -21,6 +21,8 @@ void expect_possible(const ClusterOptions& options, const Cut& cut, int batch);
 
 /// Returns whether the options fix all shares: by numbers, or by the file of a plan.
 bool fixes_shares(const ClusterOptions& options);
+/// Returns whether the options name a file of a plan.
+bool has_plan_file(const ClusterOptions& options);
 
 /// The shares that the user fixed for the members that a run begins with.
 class FixedPlan {

@@ -48,7 +48,7 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
   // A user who asks for an exchange or a layout wants the slaves, whatever the times. --verify alone does not ask for
   // them.
   const bool asked = (wishes.exchange && (work.options.verify == 0 || !work.options.exchange.empty())) ||
-                     wishes.layout != Layout::automatic;
+                     wishes.layout != Layout::automatic || work.options.dense == DenseBy::members;
   const bool maybe_alone = first && work.alone && !asked && !crew.slaves().empty();
   std::map<std::string, MemberProfile> timed;
   for (const MemberProfile& member : known.members) timed[member.name] = member;
@@ -59,7 +59,8 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
     if (!timed.contains(crew.slaves()[slave].name)) untimed.push_back(slave);
   }
   KnownTimes known_here = known_times(work.device, cache_folder("times"));
-  Profiles profiles = profile_members(crew, untimed, work.device, known_here, own, memory, work.cut.trunk, work.batch);
+  const std::vector<Stage>& trunk = work.sliced ? work.sliced->slices.cut.trunk : work.cut.trunk;
+  Profiles profiles = profile_members(crew, untimed, work.device, known_here, own, memory, trunk, work.batch);
   for (MemberProfile& member : profiles.members) timed[member.name] = std::move(member);
   if (!untimed.empty()) {
     calibration.master.host = profiles.master;
@@ -72,8 +73,12 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
   for (std::size_t m = 0; m < same_bits.size(); ++m) calibration.members[m].same_bits = same_bits[m];
   if (first) {
     calibration.batch = work.batch;
-    for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
+    for (const Stage& stage : trunk) calibration.stages.push_back(stage.name);
     calibration.master.head = time_heads(work.cut, work.batch, work.heads, work.device, known_here);
+    if (work.sliced) {
+      calibration.sliced_head =
+          time_heads(work.sliced->slices.cut, work.batch, work.sliced->heads, work.device, known_here);
+    }
     if (maybe_alone) {
       calibration.seconds_alone =
           time_alone(work.cut, work.batch, work.device, known_here, memory, calibration.master.head);
@@ -96,8 +101,11 @@ void tell_of_unequal(const Plan& plan, const Observers& observers) {
 /// A plan of a file may come from a run with other devices, so the members at hand say how they update.
 Planned as_fixed(const Work& work, const Crew& crew, const std::optional<FixedPlan>& known) {
   const std::vector<std::string> members = members_of(work, crew);
-  const FixedPlan fixed = known ? *known : FixedPlan(work.options, work.cut.trunk, work.batch, members);
-  Planned planned{.plan = fixed.for_members(members, work.cut.trunk), .calibration = {}, .choice = {}, .fixed = fixed};
+  const bool sliced = work.sliced && work.dense == DenseBy::members;
+  const std::vector<Stage>& trunk = sliced ? work.sliced->slices.cut.trunk : work.cut.trunk;
+  const FixedPlan fixed = known ? *known : FixedPlan(work.options, trunk, work.batch, members);
+  Planned planned{.plan = fixed.for_members(members, trunk), .calibration = {}, .choice = {}, .fixed = fixed};
+  planned.sliced = sliced;
   planned.plan.unequal = {};
   const std::vector<bool> same_bits = same_bits_of(work, crew);
   for (std::size_t m = 0; m < same_bits.size(); ++m) {
@@ -152,11 +160,15 @@ Planned plan_members(const Work& work, Crew& crew, const Observers& observers, c
            fmt::format("the plan is chosen by time, since the watts of {} are not known", fmt::join(unknown, ", ")));
     planned.wishes.objective = Objective::time;
   }
-  planned.choice = choose_plan(work.cut.trunk, work.batch, times.members, planned.wishes, times.master);
+  const DenseSlices* slices = work.sliced ? &work.sliced->slices : nullptr;
+  FormChoice chosen = choose_form(work.cut, slices, times, planned.wishes, work.dense);
+  planned.sliced = chosen.sliced;
+  planned.choice = std::move(chosen.choice);
   planned.plan = planned.choice->plan;
   notice(observers,
          fmt::format(
-             "plan: {}; a step takes about {:.3g} s{}", describe(planned.plan), planned.choice->predicted.seconds,
+             "plan: {}{}; a step takes about {:.3g} s{}", describe(planned.plan), planned.sliced ? kSharedDense : "",
+             planned.choice->predicted.seconds,
              times.seconds_alone > 0.0 ? fmt::format(", on this machine alone {:.3g} s", times.seconds_alone) : ""));
   const std::string energy = describe(planned.choice->energy, planned.choice->predicted.seconds, work.batch);
   if (!energy.empty()) notice(observers, fmt::format("predicted energy: {}", energy));

@@ -8,6 +8,7 @@
 #include "kernels/device.hpp"
 #include "master/cluster/crew.hpp"
 #include "master/cluster/head_place.hpp"
+#include "master/cluster/net_forms.hpp"
 #include "master/cluster/plan_options.hpp"
 #include "master/commands/options.hpp"
 #include "nets/graph/net.hpp"
@@ -17,14 +18,22 @@
 
 namespace convoy {
 
+/// The form of a net whose first dense layer the members share, and where its heads are computed.
+struct SlicedNet {
+  const DenseSlices& slices;
+  HeadPlace heads;
+};
+
 /// What a plan is for.
 struct Work {
   const ClusterOptions& options;
   const Cut& cut;
   int batch;
-  Device& device;     ///< this machine's, a member with options.share
-  HeadPlace heads;    ///< where this machine computes them
-  bool alone = true;  ///< whether this machine alone may take the place of the slaves
+  Device& device;                        ///< this machine's, a member with options.share
+  HeadPlace heads;                       ///< where this machine computes them
+  bool alone = true;                     ///< whether this machine alone may take the place of the slaves
+  std::optional<SlicedNet> sliced = {};  ///< the other form of the net, which is timed, too
+  DenseBy dense = DenseBy::automatic;    ///< which of the forms a plan is for
 };
 
 /// A plan before it is executed, and how it was found.
@@ -34,6 +43,7 @@ struct Planned {
   std::optional<Choice> choice;    ///< how the plan was found, where times were measured
   std::optional<FixedPlan> fixed;  ///< where the user fixed the shares
   Wishes wishes = {};              ///< the wishes by which `choice` was made
+  bool sliced = false;             ///< whether the plan is for the form Work::sliced of the net
 
   /// Returns the energy of a step on the master's machine alone, while the slaves idle.
   StepEnergy energy_alone() const {

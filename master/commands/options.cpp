@@ -104,6 +104,21 @@ void define(CLI::App& command, ClusterOptions& options) {
       "in which weights and raw maps travel in each step and slaves only convolve");
 }
 
+void define_dense(CLI::App& command, ClusterOptions& options) {
+  options.dense = DenseBy::automatic;
+  command
+      .add_option_function<std::string>(
+          "--dense",
+          [&options](const std::string& word) {
+            options.dense = word == "master"    ? DenseBy::master
+                            : word == "members" ? DenseBy::members
+                                                : DenseBy::automatic;
+          },
+          "who computes the first dense layer of a training step: the master; the members, each for the maps that it "
+          "has; or auto for the faster (default: auto; with --shares, --sync join and --sync none: master)")
+      ->check(one_of({"master", "members", "auto"}));
+}
+
 void define_meter(CLI::App& command, std::string& meter) {
   command.add_option(
       "--meter", meter,
@@ -154,9 +169,9 @@ namespace {
 constexpr const char* kNoFolder = "true";
 
 /// The options that need slaves.
-constexpr std::array kForSlaves{"least-slaves", "listen",    "insecure", "keys",       "master-share", "memory",
-                                "shares",       "wire",      "exchange", "layout",     "micro-batch",  "plan",
-                                "verify",       "objective", "idle-off", "power-from", "in-turn"};
+constexpr std::array kForSlaves{"least-slaves", "listen", "insecure",  "keys",     "master-share", "memory",
+                                "shares",       "wire",   "exchange",  "layout",   "micro-batch",  "plan",
+                                "dense",        "verify", "objective", "idle-off", "power-from",   "in-turn"};
 
 }  // namespace
 
@@ -250,6 +265,7 @@ void define_training(CLI::App& command, TrainOptions& options) {
 void define(CLI::App& command, TrainOptions& options) {
   command.add_option("net", options.net.net, "net file, for example nets/lenet.yaml")->required();
   define_training(command, options);
+  define_dense(command, options.cluster);
   command
       .add_option("--steps", options.steps,
                   "write a checkpoint and stop after this step, counted from the start of the run")
@@ -302,31 +318,6 @@ void define(CLI::App& command, PredictOptions& options) {
       ->capture_default_str();
 }
 
-void define(CLI::App& command, ImportOptions& options) {
-  command.add_option("model", options.model, "ONNX file, or weights of a PyTorch model (.safetensors)")->required();
-  CLI::Option* net = command.add_option("--net", options.net, "net file for weights of a PyTorch model");
-  add_set_option(command, options.set);
-  command.add_option("--names", options.names, "YAML map from each layer to the module that holds its weights")
-      ->needs(net);
-  command
-      .add_option("--output", options.outputs,
-                  "an output of the ONNX model to import, the main one first; repeatable (default: all outputs)")
-      ->excludes(net)
-      ->allow_extra_args(false);
-  command.add_option(
-      "--out", options.out,
-      "path of the files to write, without .yaml and .safetensors (default: the model's name, in this folder)");
-  command.add_flag("--force", options.force, "overwrite these files if they exist");
-}
-
-void define(CLI::App& command, ExportOptions& options) {
-  command.add_option("net", options.net, "net file")->required();
-  add_set_option(command, options.set);
-  command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
-  command.add_option("--out", options.out, "ONNX file to write")->required();
-  command.add_flag("--force", options.force, "overwrite that file if it exists");
-}
-
 void define(CLI::App& command, KeyOptions& options) {
   command
       .add_option(
@@ -350,6 +341,7 @@ void define(CLI::App& command, KeyOptions& options) {
 void define(CLI::App& command, PlanOptions& options) {
   define(command, options.net);
   define(command, options.cluster);
+  define_dense(command, options.cluster);
   define_energy(command, options.cluster);
   command
       .add_option("--calibration", options.calibration,
@@ -378,7 +370,8 @@ void expect_slaves_for(const CLI::App& command) {
   const auto has_a_meaning = [&](std::string_view option) {
     if (!instead.empty())
       return option == "--wire" || option == "--exchange" || option == "--layout" || option == "--micro-batch" ||
-             option == "--plan" || option == "--objective" || option == "--idle-off" || option == "--power-from";
+             option == "--dense" || option == "--plan" || option == "--objective" || option == "--idle-off" ||
+             option == "--power-from";
     return plans && option == "--memory";
   };
   for (const char* name : kForSlaves) {

@@ -43,18 +43,26 @@ struct NetOptions {
 };
 
 /// The options for runs with slaves.
+/// Who computes the first dense layer of a net in training.
+enum class DenseBy : std::uint8_t {
+  master,
+  members,   ///< each of them from the channels that it holds (nets/graph/dense_slices.hpp)
+  automatic  ///< whichever is faster
+};
+
 struct ClusterOptions {
   int slaves = 0;
   int least_slaves = 0;  ///< a run with fewer slaves left waits for more
   std::string listen = "tcp://*:5570";
-  bool insecure = false;     ///< links are neither encrypted nor authenticated
-  std::string keys;          ///< file of the master's keys; if empty, the user's default file
-  bool share = false;        ///< whether the master's device takes a share too
-  std::string memory;        ///< largest memory for the master's share, for parse_memory
-  std::string shares;        ///< fixed shares such as "3,2,1", in the order of the members; empty for measured speeds
-  std::string plan;          ///< file of a fixed plan, or "thesis"; empty to choose a plan
-  std::string exchange;      ///< "star" or "ring"; empty for the exchange of the plan
-  std::string layout;        ///< "filters" or "samples"; empty or "auto" for the faster
+  bool insecure = false;  ///< links are neither encrypted nor authenticated
+  std::string keys;       ///< file of the master's keys; if empty, the user's default file
+  bool share = false;     ///< whether the master's device takes a share too
+  std::string memory;     ///< largest memory for the master's share, for parse_memory
+  std::string shares;     ///< fixed shares such as "3,2,1", in the order of the members; empty for measured speeds
+  std::string plan;       ///< file of a fixed plan, or "thesis"; empty to choose a plan
+  std::string exchange;   ///< "star" or "ring"; empty for the exchange of the plan
+  std::string layout;     ///< "filters" or "samples"; empty or "auto" for the faster
+  DenseBy dense = DenseBy::master;
   int micro_batch = 0;       ///< images in a micro-batch; 0 for the micro-batches of the plan
   std::string wire;          ///< number type on the wire; empty for the type of the plan, or fp32
   bool only_slaves = false;  ///< whether this machine does not compute in the slaves' place, even if it is faster

@@ -18,6 +18,68 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr std::size_t kShownAlternatives = 8;
 
+/// The bytes of a member's tile, and the times of its passes in a step.
+struct TileCost {
+  double mebibytes = 0.0;
+  Timing passes = {};
+};
+
+TileCost cost_of(const Planned& planned, const Stage& stage, std::size_t s, const Tile& tile) {
+  const Plan& plan = planned.plan;
+  const auto member = static_cast<std::size_t>(tile.member);
+  const int samples = tile.samples.count * plan.micro_batches;
+  TileCost cost{static_cast<double>(shard_bytes(stage, tile.filters.count, samples, s > 0)) / kMiB};
+  if (member < planned.calibration.members.size()) {
+    cost.passes = predict_passes(planned.calibration.members[member], s, tile.filters.count)
+                      .for_samples(static_cast<double>(samples) / plan.batch)
+                      .in_parts(plan.micro_batches);
+  }
+  return cost;
+}
+
+std::string text_of(const Planned& planned, const Tile& tile, const Timing& passes) {
+  if (static_cast<std::size_t>(tile.member) >= planned.calibration.members.size()) return "not timed";
+  return fmt::format("forward {:.2f} ms, backward {:.2f} ms", 1e3 * passes.forward,
+                     1e3 * (passes.backward_input + passes.backward_filters));
+}
+
+/// The samples of a tile, where members share them.
+std::string samples_text(const Plan& plan, std::size_t s, const Tile& tile) {
+  if (!has_several_rows(plan.stages[s])) return "";
+  return fmt::format("  {} of {} samples", tile.samples.count * plan.micro_batches, plan.batch);
+}
+
+/// Prints which channels of the last maps each member multiplies for the first dense layer.
+void print_slices(const Planned& planned, const DenseSlices& slices) {
+  const Plan& plan = planned.plan;
+  const std::vector<Stage>& trunk = slices.cut.trunk;
+  const Stage& first = trunk[slices.first];
+  fmt::print("dense layer {}: {} units, {}x{}x{} inputs in {} slices\n", trunk.back().name, first.conv.filters,
+             slices.channels.back().first + slices.channels.back().count, first.height, first.width,
+             slices.channels.size());
+  for (int member = 0; member < static_cast<int>(plan.members.size()); ++member) {
+    TileCost sum;
+    FilterRange channels;
+    Tile last;
+    for (std::size_t slice = 0; slice < slices.channels.size(); ++slice) {
+      const std::size_t s = slices.first + slice;
+      const Tile tile = tile_of(plan.stages[s], member);
+      if (tile.box().empty()) continue;
+      last = tile;
+      channels = hull(channels, slices.channels[slice]);
+      const TileCost cost = cost_of(planned, trunk[s], s, tile);
+      sum.mebibytes += cost.mebibytes;
+      sum.passes.forward += cost.passes.forward;
+      sum.passes.backward_input += cost.passes.backward_input;
+      sum.passes.backward_filters += cost.passes.backward_filters;
+    }
+    if (channels.count == 0) continue;
+    fmt::print("  {:<16} channels{:>5} to {:>5} ({:>5}){}  {:>8.1f} MiB  {}\n", plan.members[member], channels.first,
+               channels.first + channels.count - 1, channels.count, samples_text(plan, slices.first, last),
+               sum.mebibytes, text_of(planned, last, sum.passes));
+  }
+}
+
 void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
   const Plan& plan = planned.plan;
   const Shape out = output_shape(stage, plan.batch, stage.conv.filters);
@@ -26,22 +88,10 @@ void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
              conv_flops(stage, plan.batch, stage.conv.filters) / 1e9,
              plan.stages[s].replicated ? "; every member computes all of its maps" : "");
   for (const Tile& tile : tiles_of(plan.stages[s])) {
-    const auto member = static_cast<std::size_t>(tile.member);
-    const int samples = tile.samples.count * plan.micro_batches;
-    const double memory = static_cast<double>(shard_bytes(stage, tile.filters.count, samples, s > 0)) / kMiB;
-    std::string time = "not timed";
-    if (member < planned.calibration.members.size()) {
-      const Timing passes = predict_passes(planned.calibration.members[member], s, tile.filters.count)
-                                .for_samples(static_cast<double>(samples) / plan.batch)
-                                .in_parts(plan.micro_batches);
-      time = fmt::format("forward {:.2f} ms, backward {:.2f} ms", 1e3 * passes.forward,
-                         1e3 * (passes.backward_input + passes.backward_filters));
-    }
-    const std::string of_batch =
-        has_several_rows(plan.stages[s]) ? fmt::format("  {} of {} samples", samples, plan.batch) : "";
-    fmt::print("  {:<16} filters {:>5} to {:>5} ({:>5}){}  {:>8.1f} MiB  {}\n", plan.members[member],
-               tile.filters.first, tile.filters.first + tile.filters.count - 1, tile.filters.count, of_batch, memory,
-               time);
+    const TileCost cost = cost_of(planned, stage, s, tile);
+    fmt::print("  {:<16} filters {:>5} to {:>5} ({:>5}){}  {:>8.1f} MiB  {}\n", plan.members[tile.member],
+               tile.filters.first, tile.filters.first + tile.filters.count - 1, tile.filters.count,
+               samples_text(plan, s, tile), cost.mebibytes, text_of(planned, tile, cost.passes));
   }
 }
 
@@ -82,7 +132,8 @@ double idle_seconds(double step, const NodeUse& use) {
 void print_choice(const Planned& planned, const std::vector<Stage>& trunk) {
   const Plan& plan = planned.plan;
   const Choice& choice = *planned.choice;
-  fmt::print("{}: a step takes about {:.4g} s\n", describe(plan), choice.predicted.seconds);
+  fmt::print("{}{}: a step takes about {:.4g} s\n", describe(plan), planned.sliced ? kSharedDense : "",
+             choice.predicted.seconds);
   const std::string energy = describe(choice.energy, choice.predicted.seconds, plan.batch);
   if (!energy.empty()) fmt::print("energy: {}\n", energy);
   for (std::size_t node = 0; node < choice.predicted.nodes.size(); ++node) {
@@ -103,11 +154,11 @@ void print_choice(const Planned& planned, const std::vector<Stage>& trunk) {
   fmt::print(
       "other plans (one with fewer members is chosen if it is {:.0f} % better, a less simple one if it is {:.0f} %):\n",
       100.0 * (1.0 - kWorthLeavingOut), 100.0 * (1.0 - kWorthwhile));
-  // The best plan of each layout is shown in any case.
-  std::set<Layout> layouts;
+  // The best plan of each layout, and of each form of the net, is shown in any case.
+  std::set<std::pair<Layout, bool>> kinds;
   std::size_t shown = 0;
   for (const Alternative& other : choice.alternatives) {
-    const bool first = layouts.insert(other.layout).second;
+    const bool first = kinds.emplace(other.layout, other.shares_dense).second;
     if (other.seconds == choice.predicted.seconds || (shown >= kShownAlternatives && !first)) continue;
     ++shown;
     fmt::print("  {}{:.4g} s ({:+.1f} %){}  {}\n", other.at_least ? "at least " : "", other.seconds,
@@ -135,8 +186,15 @@ void print_json(const Planned& planned) {
   fmt::print("{}\n", json.dump());
 }
 
+/// The forms of a net.
+struct Forms {
+  Cut whole;
+  std::optional<DenseSlices> slices = {};
+  const Cut& of(const Planned& planned) const { return planned.sliced ? slices->cut : whole; }
+};
+
 /// Waits for slaves, plans for them, and sends them away. Returns nothing if interrupted.
-std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& net, const Cut& cut) {
+std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& net, Forms& forms) {
   const int batch = net.training.batch;
   const auto device = make_device(options.net.device, options.net.device_options);
   ClusterOptions cluster = options.cluster;
@@ -155,18 +213,24 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
                  cluster.slaves);
     }
   }
-  expect_possible(cluster, cut, batch);
+  forms.slices = slices_of(cluster, forms.whole);
+  const bool asked = forms.slices && asks_for_slices(cluster);
+  expect_possible(cluster, asked ? forms.slices->cut : forms.whole, batch);
   const auto lobby = open_lobby(cluster, net.name, device->info().paced, observers);
   Crew crew(*lobby);
   if (!gather_slaves(cluster, crew, cluster.slaves, observers, catch_stop_signals())) return std::nullopt;
-  const HeadPlace heads = place_of_heads(options.net, cut, batch, *device);
-  Planned planned = plan_members({cluster, cut, batch, *device, heads}, crew, observers);
+  Work work{cluster, forms.whole, batch, *device, place_of_heads(options.net, forms.whole, batch, *device)};
+  if (forms.slices) {
+    work.sliced.emplace(*forms.slices, place_of_heads(options.net, forms.slices->cut, batch, *device));
+    if (asked) work.dense = DenseBy::members;
+  }
+  Planned planned = plan_members(work, crew, observers);
   crew.dismiss("the master made a plan only");
   return planned;
 }
 
 /// Plans for the machines that a run has timed, or that are described.
-std::optional<Planned> plan_without_slaves(const PlanOptions& options, const Net& net, const Cut& cut) {
+std::optional<Planned> plan_without_slaves(const PlanOptions& options, const Net& net, Forms& forms) {
   const int batch = net.training.batch;
   const Wishes wishes = wishes_of(options.cluster, batch);
   if (!options.cluster.plan.empty() && wishes.exchange != Exchange::thesis) {
@@ -175,14 +239,30 @@ std::optional<Planned> plan_without_slaves(const PlanOptions& options, const Net
   }
   Planned planned{.plan = {}, .calibration = {}, .choice = {}, .fixed = {}, .wishes = wishes};
   if (options.machines.empty()) {
-    planned.calibration = calibration_from_json(read_text(options.calibration), options.calibration, cut.trunk, batch);
+    const std::string& file = options.calibration;
+    const std::string text = read_text(file);
+    if (options.cluster.dense != DenseBy::master) {
+      forms.slices = slices_of(calibration_from_json(text, file), forms.whole);
+    }
+    if (options.cluster.dense == DenseBy::members && !forms.slices) {
+      fail("{}: the run timed no slices of the net's first dense layer; leave out --dense members", file);
+    }
+    planned.calibration = forms.slices ? calibration_from_json(text, file, forms.slices->cut.trunk, batch, true)
+                                       : calibration_from_json(text, file, forms.whole.trunk, batch);
   } else {
     const std::vector<DescribedMachine> machines = machines_from(options.machines);
     const DescribedMachine& first = machines.front();
-    planned.calibration = calibration_of(machines, {.gflops = first.gflops, .power = first.power}, cut, batch);
+    ClusterOptions cluster = options.cluster;
+    cluster.slaves = static_cast<int>(machines.size());
+    forms.slices = slices_of(cluster, forms.whole);
+    planned.calibration = calibration_of(machines, {.gflops = first.gflops, .power = first.power}, forms.whole, batch,
+                                         forms.slices ? &*forms.slices : nullptr);
   }
   if (!options.cluster.power_from.empty()) take_power(planned.calibration, options.cluster.power_from);
-  planned.choice = choose_plan(cut.trunk, batch, planned.calibration.members, wishes, planned.calibration.master);
+  FormChoice chosen = choose_form(forms.whole, forms.slices ? &*forms.slices : nullptr, planned.calibration, wishes,
+                                  options.cluster.dense);
+  planned.sliced = chosen.sliced;
+  planned.choice = std::move(chosen.choice);
   planned.plan = planned.choice->plan;
   return planned;
 }
@@ -191,16 +271,19 @@ std::optional<Planned> plan_without_slaves(const PlanOptions& options, const Net
 
 int plan_command(const PlanOptions& options) {
   const Net net = load_net(options.net);
-  const Cut cut = convoy::cut(net);
-  if (cut.trunk.empty()) fail("{}: net {} has no convolutional layer, so there is nothing to plan", net.file, net.name);
+  Forms forms{.whole = cut(net)};
+  if (forms.whole.trunk.empty())
+    fail("{}: net {} has no convolutional layer, so there is nothing to plan", net.file, net.name);
   const bool described = !options.calibration.empty() || !options.machines.empty();
-  const auto planned = described ? plan_without_slaves(options, net, cut) : plan_with_slaves(options, net, cut);
+  const auto planned = described ? plan_without_slaves(options, net, forms) : plan_with_slaves(options, net, forms);
   if (!planned) return kInterrupted;
   if (options.net.format == "json") {
     print_json(*planned);
   } else {
-    for (std::size_t s = 0; s < cut.trunk.size(); ++s) print_stage(*planned, cut.trunk[s], s);
-    if (planned->choice) print_choice(*planned, cut.trunk);
+    const std::vector<Stage>& trunk = forms.whole.trunk;
+    for (std::size_t s = 0; s < trunk.size(); ++s) print_stage(*planned, trunk[s], s);
+    if (planned->sliced) print_slices(*planned, *forms.slices);
+    if (planned->choice) print_choice(*planned, forms.of(*planned).trunk);
   }
   return kSuccess;
 }

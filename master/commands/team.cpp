@@ -19,6 +19,7 @@ void expect_for_replicas(const TrainOptions& options) {
     if (given) fail("{} cannot be combined with --sync join or none: {}; leave it out", option, why);
   };
   refuse(cluster.share, "--master-share", "replicas are groups of slaves");
+  refuse(cluster.dense == DenseBy::members, "--dense members", "the master has the dense layers of all replicas");
   refuse(!cluster.shares.empty(), "--shares", "slaves are grouped by their measured speeds");
   refuse(!cluster.plan.empty(), "--plan", "each replica has a plan of its own");
   refuse(cluster.least_slaves > 0, "--least-slaves", "a replica without slaves leaves its batches to the others");
@@ -206,10 +207,13 @@ std::unique_ptr<Learner> Team::make_learner() {
     return learner;
   }
   // A run on paced devices has no values to which it could go back after a loss, so that it needs no recovery.
+  std::unique_ptr<Learner> learner;
   if (options_.cluster.slaves == 0 || is_paced(options_.net.device)) {
-    return std::make_unique<NetLearner>(first.trunk(), cut_, batch, first.heads());
+    learner = std::make_unique<NetLearner>(first.trunk(), first.cut(), batch, first.heads());
+  } else {
+    learner = std::make_unique<ClusterLearner>(first, first.cut(), batch, options_.snapshot_seconds);
   }
-  return std::make_unique<ClusterLearner>(first, cut_, batch, options_.snapshot_seconds);
+  return of_whole_net(std::move(learner), first);
 }
 
 std::vector<Plan> Team::other_plans() const {

@@ -47,6 +47,8 @@ class Team {
   /// The current plan of the first replica, and those of the others.
   const Plan& plan() const { return clusters_.front()->plan(); }
   std::vector<Plan> other_plans() const;
+  /// The stages of plan().
+  const std::vector<Stage>& stages() const { return clusters_.front()->cut().trunk; }
   /// The measured speeds of all members. They have no members if no member was timed.
   const Calibration& calibration() const {
     return has_replicas(options_) ? calibration_ : clusters_.front()->calibration();

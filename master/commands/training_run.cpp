@@ -214,7 +214,7 @@ void TrainingRun::announce(const Team& team) {
                  .training_images = data_->training.count(),
                  .test_images = data_->validation.count() > 0 ? data_->validation.count() : data_->test.count(),
                  .first_step = steps_of(start_.progress, identity().length),
-                 .stages = cut_.trunk,
+                 .stages = team.stages(),
                  .plan = team.plan(),
                  .replicas = has_replicas(options_) ? replicas_of(options_) : 0,
                  .other_replicas = team.other_plans()};

@@ -198,8 +198,8 @@ class TextObserver : public Observer {
     lines_.line(line);
   }
 
-  /// The filters of a member in each stage, and its samples where members share these, if the net has few stages. For
-  /// other nets, `convoy-master plan` prints them.
+  /// The filters of a member in each of its stages, and its samples where members share these, if there are few stages.
+  /// For other nets, `convoy-master plan` prints them.
   std::vector<std::string> filters_of(const Plan& plan, std::size_t member) const {
     constexpr std::size_t kFew = 8;
     if (start_.stages.size() > kFew) return {};
@@ -207,9 +207,11 @@ class TextObserver : public Observer {
     for (std::size_t s = 0; s < start_.stages.size(); ++s) {
       const StagePlan& stage = plan.stages[s];
       const Tile tile = tile_of(stage, static_cast<int>(member));
+      if (tile.box().empty()) continue;
+      const char* before = all.empty() ? "; filters: " : ", ";
       std::string& text = all.emplace_back();
-      text = fmt::format("{}{} {}/{}", s == 0 ? "; filters: " : ", ", start_.stages[s].name, tile.filters.count,
-                         start_.stages[s].conv.filters);
+      text =
+          fmt::format("{}{} {}/{}", before, start_.stages[s].name, tile.filters.count, start_.stages[s].conv.filters);
       if (!has_several_rows(stage)) continue;
       text += fmt::format(" in {}/{} samples", tile.samples.count * plan.micro_batches, plan.batch);
     }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/heads.hpp"
+#include "model/sliced_model.hpp"
 #include "tests/exchange/nodes.hpp"
 #include "tests/support/plain_trunk.hpp"
 #include "tests/support/shipped_nets.hpp"
@@ -28,12 +28,9 @@ std::vector<Plan> plans_of_shipped(const std::vector<Stage>& trunk, int batch) {
   return plans;
 }
 
-TEST_P(ShippedNets, TrainOnOneAndOnSeveralNodesAsOnOneDevice) {
-  const Net net = GetParam().read();
-  const Cut parts = cut(net);
-  const int batch = GetParam().batch;
+void expect_equal_on_nodes(const Net& net, const Cut& parts, const ModelState& model, int batch) {
   constexpr std::size_t kParcel = std::size_t{1} << 16U;
-  const std::vector<ShardState> from = off_zero(initial_trunk(parts, 1));
+  const std::vector<ShardState> from = off_zero(model.trunk);
   const Images images = noise_images({batch, net.input.channels, net.input.height, net.input.width}, 3, 2);
   // The gradient is the change of the weights in one step, at a rate so high that the weights' size does not round it.
   constexpr UpdateStep kWhole{.learning_rate = 4096.0F};
@@ -72,7 +69,28 @@ TEST_P(ShippedNets, TrainOnOneAndOnSeveralNodesAsOnOneDevice) {
   }
 }
 
+TEST_P(ShippedNets, TrainOnOneAndOnSeveralNodesAsOnOneDevice) {
+  const Net net = GetParam().read();
+  const Cut parts = cut(net);
+  expect_equal_on_nodes(net, parts, {initial_trunk(parts, 1), {}}, GetParam().batch);
+}
+
+class NetsWithSlices : public testing::TestWithParam<Shipped> {};
+
+TEST_P(NetsWithSlices, TrainOnOneAndOnSeveralNodesAsOnOneDevice) {
+  const Net net = GetParam().read();
+  const Cut parts = cut(net);
+  const DenseSlices slices = slice_dense(parts, 3).value();
+  const ModelState model{initial_trunk(parts, 1), initial_heads(parts, 1)};
+  expect_equal_on_nodes(net, slices.cut, sliced(model, slices), GetParam().batch);
+}
+
 INSTANTIATE_TEST_SUITE_P(Nets, ShippedNets, kShippedNets, test_name);
+INSTANTIATE_TEST_SUITE_P(Nets, NetsWithSlices,
+                         testing::Values(Shipped{"lenet", {}}, Shipped{"lenet-tanh", {}}, Shipped{"glyphs", {}},
+                                         Shipped{"cifar10-50-500", {}},
+                                         Shipped{"alexnet", {"input.height=99", "input.width=99", "fc6.units=250"}}),
+                         test_name);
 
 }  // namespace
 }  // namespace convoy

@@ -7,15 +7,10 @@
 #include <fstream>
 #include <thread>
 
-#include "master/cluster/cluster_learner.hpp"
-#include "master/commands/load_net.hpp"
+#include "tests/master/recovery_run.hpp"
 #include "tests/support/fake_slave.hpp"
 #include "tests/support/mortal_slaves.hpp"
-#include "tests/support/process.hpp"
 #include "tests/support/slave_threads.hpp"
-#include "tests/support/source_folder.hpp"
-#include "tests/support/states.hpp"
-#include "train/train.hpp"
 
 namespace convoy {
 namespace {
@@ -24,115 +19,6 @@ using namespace std::chrono_literals;
 using testing::Contains;
 using testing::EndsWith;
 using testing::HasSubstr;
-
-constexpr std::uint64_t kSeed = 5;
-
-NetOptions small_glyphs() {
-  return {.net = source_folder() + "/nets/glyphs.yaml",
-          .set = {"conv1.filters=5", "conv2.filters=9"},
-          .device = "eigen",
-          .device_options = {.threads = 1},
-          .batch = 8,
-          .seed = kSeed};
-}
-
-class Notices : public Observer {
- public:
-  Notices(std::vector<std::string>& texts, std::atomic<bool>& stop, const std::string& last)
-      : texts_(texts), stop_(stop), last_(last) {}
-  void on_notice(const std::string& text) override {
-    texts_.push_back(text);
-    if (!last_.empty() && text.find(last_) != std::string::npos) stop_ = true;
-  }
-
- private:
-  std::vector<std::string>& texts_;
-  std::atomic<bool>& stop_;
-  const std::string& last_;
-};
-
-/// The results of a run.
-struct Result {
-  ModelState model;
-  Progress progress;
-  Plan plan;
-  std::vector<std::string> notices;
-};
-
-class TrainingRun {
- public:
-  explicit TrainingRun(ClusterOptions options) : options_(std::move(options)) {
-    options_.listen = endpoint_;
-    options_.insecure = true;
-    observers_.push_back(std::make_unique<Notices>(notices_, stop_, last_));
-  }
-  const std::string& endpoint() const { return endpoint_; }
-  /// The progress of what was last saved.
-  const Progress& saved() const { return saved_; }
-  /// Ends the run after the current step.
-  void stop() { stop_ = true; }
-  /// Ends the run after the step in which the run gives this notice.
-  void stop_at(const std::string& notice) { last_ = notice; }
-
-  /// Trains from the beginning, or from the state that another run has reached.
-  Result train(long steps, double snapshot_seconds, const Result* from = nullptr) {
-    const auto cluster = Cluster::assemble(options_, net_options_, net_, cut_, observers_, stop_);
-    auto start = std::make_shared<const ModelState>(
-        from != nullptr ? from->model : ModelState{initial_trunk(cut_, kSeed), initial_heads(cut_, kSeed)});
-    const Training training{
-        .net = net_, .training = batches_, .test = tests_, .seed = kSeed, .max_steps = steps, .stop = stop_};
-    ClusterLearner learner(*cluster, cut_, net_.training.batch, snapshot_seconds);
-    Result result;
-    convoy::train(training, learner, {start, from != nullptr ? from->progress : Progress()}, observers_,
-                  [&](const TrainingState& state) {
-                    saved_ = result.progress = state.progress;
-                    result.model = *state.model;
-                  });
-    result.plan = cluster->plan();
-    cluster->dismiss("the test finished");
-    result.notices = notices_;
-    return result;
-  }
-
- private:
-  NetOptions net_options_ = small_glyphs();
-  Net net_ = load_net(net_options_);
-  Cut cut_ = cut(net_);
-  DataSet data_ = open_data("glyphs", kSeed);
-  Batches batches_{data_, Part::training, net_.training.batch, kSeed, net_.augment};
-  Batches tests_{data_, Part::test, net_.training.batch, kSeed, Augmentation{}};
-  Progress saved_;
-  std::vector<std::string> notices_;
-  Observers observers_;
-  std::atomic<bool> stop_{false};
-  std::string last_;
-  std::string endpoint_ = free_endpoint();
-  ClusterOptions options_;
-};
-
-void expect_equal(const Tensor& a, const Tensor& b) {
-  ASSERT_EQ(a.span().size(), b.span().size());
-  EXPECT_TRUE(std::ranges::equal(a.span(), b.span()));
-}
-
-void expect_equal(const ModelState& a, const ModelState& b) {
-  ASSERT_EQ(a.trunk.size(), b.trunk.size());
-  for (std::size_t s = 0; s < a.trunk.size(); ++s) {
-    EXPECT_TRUE(same_bits(a.trunk[s], b.trunk[s])) << "stage " << s;
-  }
-  for (std::size_t d = 0; d < a.head.size(); ++d) {
-    expect_equal(a.head[d].weights.value, b.head[d].weights.value);
-    expect_equal(a.head[d].bias.moments[0], b.head[d].bias.moments[0]);
-  }
-}
-
-void expect_near(const ModelState& a, const ModelState& b) {
-  for (std::size_t s = 0; s < a.trunk.size(); ++s) {
-    const auto x = a.trunk[s].weights().span();
-    const auto y = b.trunk[s].weights().span();
-    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], 1e-3) << "stage " << s << " weight " << i;
-  }
-}
 
 constexpr long kSteps = 12;
 constexpr long kWithoutEnd = 1000000;
@@ -147,6 +33,7 @@ struct Death {
   double snapshots;
   long least;  ///< smallest number of steps that the run keeps
   long most;
+  DenseBy dense = DenseBy::master;
 };
 
 void PrintTo(const Death& death, std::ostream* out) { *out << death.name; }
@@ -164,7 +51,7 @@ class Deaths : public testing::TestWithParam<Death> {};
 
 TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
   const Death& death = GetParam();
-  const ClusterOptions three{.slaves = 3, .shares = "3,2,2", .exchange = death.exchange};
+  const ClusterOptions three{.slaves = 3, .shares = "3,2,2", .exchange = death.exchange, .dense = death.dense};
   Result disturbed;
   {
     TrainingRun run(three);
@@ -190,20 +77,24 @@ TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/plan.json";
   std::ofstream(file) << to_json(disturbed.plan);
-  TrainingRun run({.slaves = 2, .plan = file});
+  TrainingRun run({.slaves = 2, .plan = file, .dense = DenseBy::automatic});
   const SlaveThreads others(run.endpoint(), 2, {"eigen"});
   const Result undisturbed = run.train(kSteps, kNever, stayed > 0 ? &before : nullptr);
   EXPECT_EQ(disturbed.progress, undisturbed.progress);
   expect_equal(disturbed.model, undisturbed.model);
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Deaths,
-                         testing::Values(Death{"InAStepOfAStar", "star", "Step", 7, kEachStep, 1, 7},
-                                         Death{"InAStepOfARing", "ring", "Step", 7, kEachStep, 1, 7},
-                                         Death{"InASnapshot", "star", "Snapshot", 4, kEachStep, 1, 11},
-                                         Death{"LongAfterTheLastSnapshot", "ring", "Step", 7, kNever, 0, 0},
-                                         Death{"BeforeTheFirstStep", "star", "Load", 0, kNever, 0, 0}),
-                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Table, Deaths,
+    testing::Values(Death{"InAStepOfAStar", "star", "Step", 7, kEachStep, 1, 7},
+                    Death{"InAStepOfARing", "ring", "Step", 7, kEachStep, 1, 7},
+                    Death{"InASnapshot", "star", "Snapshot", 4, kEachStep, 1, 11},
+                    Death{"LongAfterTheLastSnapshot", "ring", "Step", 7, kNever, 0, 0},
+                    Death{"BeforeTheFirstStep", "star", "Load", 0, kNever, 0, 0},
+                    Death{"SharingADenseLayerInAStar", "star", "Step", 7, kEachStep, 1, 7, DenseBy::members},
+                    Death{"SharingADenseLayerInARing", "ring", "Step", 7, kEachStep, 1, 7, DenseBy::members},
+                    Death{"SharingADenseLayerInASnapshot", "ring", "Snapshot", 4, kEachStep, 1, 11, DenseBy::members}),
+    [](const auto& each) { return each.param.name; });
 
 /// The results of a master that trains alone.
 Result alone() { return TrainingRun(ClusterOptions()).train(kSteps, kNever); }
@@ -228,6 +119,17 @@ TEST(Losses, OfAllLeaveTheMasterToGoOnAlone) {
   const Result result = run.train(kSteps, kEachStep);
   EXPECT_EQ(result.plan.members, (std::vector<std::string>{"master"}));
   EXPECT_THAT(result.notices, Contains(HasSubstr("this machine goes on alone")));
+  expect_near(result.model, alone().model);
+}
+
+TEST(Losses, OfAllThatShareADenseLayerLeaveTheMasterToGoOnAlone) {
+  TrainingRun run({.slaves = 2, .exchange = "ring", .dense = DenseBy::members});
+  MortalSlaves mortal;
+  mortal.add(run.endpoint(), "p", "Step", 3);
+  mortal.add(run.endpoint(), "q", "Step", 4);
+  const Result result = run.train(kSteps, kEachStep);
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"master"}));
+  EXPECT_GT(result.plan.stages.size(), result.model.trunk.size()) << "the form of the net stays";
   expect_near(result.model, alone().model);
 }
 

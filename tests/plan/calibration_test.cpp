@@ -54,6 +54,23 @@ TEST(Calibrations, SurviveJson) {
   EXPECT_EQ(read.master.power, (Power{4, 6, 5}));
 }
 
+/// A net is planned without the slices of its dense layer, unless the plan is for these.
+TEST(Calibrations, MayHaveTheSlicesOfADenseLayer) {
+  Calibration made = calibration();
+  made.sliced_head = HeadTimes{.fixed = 0.125, .per_image = 0.5, .update = 0.25};
+  made.stages.insert(made.stages.end(), {"dense/1", "dense"});
+  for (MemberProfile& member : made.members) member.stages.resize(3);
+  const std::string text = to_json(made);
+  EXPECT_EQ(to_json(calibration_from_json(text, "file")), text);
+  EXPECT_EQ(to_json(calibration_from_json(text, "file", one_stage(), 16)), to_json(calibration()));
+  std::vector<Stage> trunk = one_stage();
+  for (const std::string name : {"dense/1", "dense"}) {
+    trunk.push_back(trunk[0]);
+    trunk.back().name = name;
+  }
+  EXPECT_EQ(to_json(calibration_from_json(text, "file", trunk, 16, true)), text);
+}
+
 struct BadCalibration {
   std::string name;
   std::string what;  ///< the part of the valid text that is replaced

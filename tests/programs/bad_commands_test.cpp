@@ -278,6 +278,11 @@ INSTANTIATE_TEST_SUITE_P(
         impossible("LayoutOfAPlan", {"--layout", "samples", "--plan", "some.json"}, kFailure,
                    "leave out --layout samples"),
         impossible("LayoutOfAShare", {"--layout", "samples", "--shares", "1,0"}, kFailure, "one member would get all"),
+        impossible("Dense", {"--dense", "everyone"}, kUsage, "everyone"),
+        impossible("DenseAlongSamples", {"--dense", "members", "--layout", "samples"}, kFailure,
+                   "leave out --layout samples"),
+        impossible("DenseOfReplicas", {"--dense", "members", "--sync", "join"}, kFailure,
+                   "--dense members cannot be combined with --sync join or none"),
         impossible("ShareText", {"--shares", "1,x"}, kFailure, "--shares '1,x': expected 2 numbers"),
         impossible("ShareCount", {"--shares", "1,2,3"}, kFailure, "expected 2 numbers"),
         impossible("LeastSlaves", {"--least-slaves", "3"}, kFailure, "--least-slaves 3 is more than"),
@@ -345,7 +350,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::vector<std::string>{"--memory", "1GiB"}, std::vector<std::string>{"--shares", "1"},
                     std::vector<std::string>{"--wire", "bf16"}, std::vector<std::string>{"--exchange", "ring"},
                     std::vector<std::string>{"--layout", "samples"}, std::vector<std::string>{"--micro-batch", "10"},
-                    std::vector<std::string>{"--plan", "plan.json"}));
+                    std::vector<std::string>{"--dense", "members"}, std::vector<std::string>{"--plan", "plan.json"}));
 
 TEST(CommandLine, OfEveryProgramKnowsItsVersion) {
   for (const auto& [program, name] :

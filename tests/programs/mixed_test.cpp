@@ -151,6 +151,59 @@ TEST(AlongImages, DevicesThatUpdateAlikeAndOneThatDoesNotTrainTogether) {
   expect_agreement(shared, train(scratch.path() + "/local", {}), kRounding);
 }
 
+/// Trains on three slaves that share the first dense layer, each with a device of its own.
+SafetensorsFile train_sharing_dense(const std::string& out, const std::string& exchange, int steps = kSteps) {
+  const std::string endpoint = free_endpoint();
+  const std::vector<std::string> devices{"cpu", has_opencl() ? "opencl:0" : "eigen", "eigen"};
+  std::vector<Process> slaves;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--insecure", "--name",
+                                                 "s" + std::to_string(i), "--device", devices[i], "--threads", "1"});
+  }
+  return train(out,
+               {"--slaves", "3", "--shares", "3,2,1", "--dense", "members", "--exchange", exchange, "--listen",
+                endpoint, "--insecure"},
+               "cpu", steps);
+}
+
+TEST(SharedDenseLayers, TrainAsOnOneMachineAndGoOnThere) {
+  const TemporaryFolder scratch;
+  const SafetensorsFile local = train(scratch.path() + "/local", {});
+  for (const std::string exchange : {"star", "ring"}) {
+    const std::string out = scratch.path() + "/" + exchange;
+    expect_agreement(train_sharing_dense(out, exchange), local, kRounding);
+    // Two stages, three slices and their sum.
+    EXPECT_EQ(plan_from_json(read_text(out + "/plan.json"), "plan.json").stages.size(), 6U);
+  }
+  const std::string out = scratch.path() + "/begun";
+  train_sharing_dense(out, "ring", kSteps / 2);
+  Process master({CONVOY_MASTER, "train", "--resume", out, "--slaves", "0", "--steps", std::to_string(kSteps)});
+  ASSERT_EQ(master.wait(200s), kSuccess) << master.output();
+  expect_agreement(read_safetensors(out + "/weights.safetensors"), local, kRounding);
+}
+
+TEST(SharedDenseLayers, ArePlannedWhereTheyPay) {
+  const auto plan = [](const std::string& net, const std::vector<std::string>& more) {
+    std::vector<std::string> words{CONVOY_MASTER, "plan", kSource + "/nets/" + net, "--machines", "4x240@1000"};
+    words.insert(words.end(), more.begin(), more.end());
+    Process process(words);
+    EXPECT_EQ(process.wait(60s), kSuccess) << process.output();
+    return process.output();
+  };
+  const std::string shared = "dense layer dense1: 10 units, 500x8x8 inputs in 16 slices";
+  const std::string line = "micro-batches of 4, members share the first dense layer: a step takes about";
+  EXPECT_THAT(plan("cifar10-50-500.yaml", {}), testing::AllOf(testing::HasSubstr(shared), testing::HasSubstr(line)));
+  EXPECT_THAT(plan("cifar10-50-500.yaml", {"--dense", "master"}), testing::Not(testing::HasSubstr("share")));
+  // The master computes this layer while the others compute something else.
+  EXPECT_THAT(plan("cifar10-500-1500.yaml", {"--batch", "64"}), testing::Not(testing::HasSubstr("\ndense layer")));
+  EXPECT_THAT(plan("cifar10-500-1500.yaml", {"--batch", "64", "--dense", "members"}),
+              testing::HasSubstr("dense layer dense1: 10 units, 1500x8x8 inputs in 16 slices"));
+  Process none(
+      {CONVOY_MASTER, "plan", kSource + "/nets/resnet20.yaml", "--machines", "4x240@1000", "--dense", "members"});
+  EXPECT_EQ(none.wait(60s), kFailure);
+  EXPECT_THAT(none.output(), testing::HasSubstr("--dense members: members cannot share the first dense layer"));
+}
+
 void expect_same_values(const SafetensorsFile& a, const SafetensorsFile& b) {
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   for (std::size_t i = 0; i < a.tensors.size(); ++i) EXPECT_EQ(a.tensors[i].values, b.tensors[i].values) << i;
