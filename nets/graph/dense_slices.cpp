@@ -3,12 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace convoy {
 namespace {
 
-/// More slices fit unequal members better; each costs a sum for each unit.
+/// More slices fit unequal members better, but each costs a sum for each unit, and planning takes longer.
 constexpr int kMostSlices = 16;
 /// How many times more inputs a layer has than all slices together have sums, where there are more slices than members.
 constexpr int kFewSums = 8;
@@ -30,7 +31,7 @@ int slices_for(const Cut& whole, int members) {
   if (layer == nullptr || members < 2) return 0;
   const FeatureShape& maps = whole.heads[0].maps;
   const int units = std::get<Dense>(layer->spec).units;
-  int slices = members;
+  int slices = std::min(members, kMostSlices);
   while (slices + members <= kMostSlices && kFewSums * (slices + members) * units <= maps.size()) slices += members;
   slices = std::min(slices, maps.channels);
   return slices < 2 ? 0 : slices;
@@ -46,9 +47,9 @@ std::optional<DenseSlices> slice_dense(const Cut& whole, int count) {
   std::vector<Stage>& trunk = slices.cut.trunk;
   const int last = static_cast<int>(trunk.size()) - 1;
   const FilterRange units{0, filters};
+  const auto begin_of = [&](int slice) { return static_cast<int>(std::int64_t{maps.channels} * slice / count); };
   for (int slice = 0; slice < count; ++slice) {
-    const int first = maps.channels * slice / count;
-    const FilterRange channels{first, maps.channels * (slice + 1) / count - first};
+    const FilterRange channels{begin_of(slice), begin_of(slice + 1) - begin_of(slice)};
     slices.channels.push_back(channels);
     trunk.push_back({.name = fmt::format("{}/{}", layer->name, slice + 1),
                      .channels = channels.count,

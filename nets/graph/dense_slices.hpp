@@ -21,8 +21,8 @@ struct DenseSlices {
   std::vector<FilterRange> channels;  ///< for each slice, those of the last maps that it reads
 };
 
-/// Returns the number of slices for so many members: a multiple of it where the net has enough channels, so that equal
-/// members hold the channels of whole slices. Returns 0 where slices cannot pay or are not possible: for one member,
+/// Returns the number of slices for so many members, at most 16: a multiple of the members where the net has enough
+/// channels, so that equal members hold the channels of whole slices. Returns 0 where slices cannot pay or are not possible: for one member,
 /// without a trunk, with several heads, where the first dense layer reads the single numbers of a global pooling
 /// instead of maps, or where other layers come before it in the head.
 int slices_for(const Cut& whole, int members);
