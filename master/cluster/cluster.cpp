@@ -117,7 +117,7 @@ void Cluster::form_once() {
   }
   Work work{options_, whole_, net_.training.batch, *device_, heads_, !options_.only_slaves};
   if (slices_) {
-    work.sliced.emplace(*slices_, place_of(slices_->cut));
+    work.sliced.emplace(SlicedNet{*slices_, place_of(slices_->cut)});
     if (sliced_ || formed_) work.dense = sliced_ ? DenseBy::members : DenseBy::master;
   }
   planned_ = plan_members(work, *crew_, observers_, planned_);

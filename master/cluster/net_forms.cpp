@@ -25,6 +25,7 @@ std::optional<DenseSlices> slices_of(const ClusterOptions& options, const Cut& w
   if (options.dense == DenseBy::master) return std::nullopt;
   const bool asked = options.dense == DenseBy::members;
   if (has_plan_file(options)) {
+    if (!options.layout.empty() || !options.shares.empty()) return std::nullopt;  // refused by expect_possible()
     auto slices = slices_among(plan_from_json(read_text(options.plan), options.plan).stages.size(), whole);
     if (asked && !slices) {
       fail("--dense members: by the plan in {} the master computes the dense layers; leave out one of the two options",

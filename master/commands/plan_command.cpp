@@ -221,7 +221,7 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   if (!gather_slaves(cluster, crew, cluster.slaves, observers, catch_stop_signals())) return std::nullopt;
   Work work{cluster, forms.whole, batch, *device, place_of_heads(options.net, forms.whole, batch, *device)};
   if (forms.slices) {
-    work.sliced.emplace(*forms.slices, place_of_heads(options.net, forms.slices->cut, batch, *device));
+    work.sliced.emplace(SlicedNet{*forms.slices, place_of_heads(options.net, forms.slices->cut, batch, *device)});
     if (asked) work.dense = DenseBy::members;
   }
   Planned planned = plan_members(work, crew, observers);

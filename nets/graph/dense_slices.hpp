@@ -22,9 +22,9 @@ struct DenseSlices {
 };
 
 /// Returns the number of slices for so many members, at most 16: a multiple of the members where the net has enough
-/// channels, so that equal members hold the channels of whole slices. Returns 0 where slices cannot pay or are not possible: for one member,
-/// without a trunk, with several heads, where the first dense layer reads the single numbers of a global pooling
-/// instead of maps, or where other layers come before it in the head.
+/// channels, so that equal members hold the channels of whole slices. Returns 0 where slices cannot pay or are not
+/// possible: for one member, without a trunk, with several heads, where the first dense layer reads the single numbers
+/// of a global pooling instead of maps, or where other layers come before it in the head.
 int slices_for(const Cut& whole, int members);
 /// Cuts the first dense layer of `whole` along its inputs into `count` slices of about as many channels each. Returns
 /// nothing where this is not possible.
