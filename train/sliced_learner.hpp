@@ -20,7 +20,6 @@ class SlicedLearner : public Learner {
   BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override {
     return learner_->accumulate(images, labels, pass);
   }
-  int ahead() const override { return learner_->ahead(); }
   double gradient_squares() override { return learner_->gradient_squares(); }
   void apply(const UpdateStep& step, const Progress& after) override { learner_->apply(step, after); }
   void settle() override { learner_->settle(); }

@@ -133,17 +133,22 @@ TEST_F(Aarch64, JoinsARunWithOtherDevices) {
   expect_agreement(mixed, local, kRounding);
 }
 
-/// Slaves share the images, and each updates all weights by itself. The last computes in double precision, says that
-/// its updates have other bits, and is sent weights.
-TEST(AlongImages, DevicesThatUpdateAlikeAndOneThatDoesNotTrainTogether) {
-  const TemporaryFolder scratch;
-  const std::string endpoint = free_endpoint();
-  const std::vector<std::string> devices{"cpu", has_opencl() ? "opencl:0" : "eigen", "reference64"};
+/// Starts a slave for each device, named s0, s1 and so on.
+std::vector<Process> slaves_on(const std::vector<std::string>& devices, const std::string& endpoint) {
   std::vector<Process> slaves;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--insecure", "--name",
                                                  "s" + std::to_string(i), "--device", devices[i], "--threads", "1"});
   }
+  return slaves;
+}
+
+/// Slaves share the images, and each updates all weights by itself. The last computes in double precision, says that
+/// its updates have other bits, and is sent weights.
+TEST(AlongImages, DevicesThatUpdateAlikeAndOneThatDoesNotTrainTogether) {
+  const TemporaryFolder scratch;
+  const std::string endpoint = free_endpoint();
+  const std::vector<Process> slaves = slaves_on({"cpu", has_opencl() ? "opencl:0" : "eigen", "reference64"}, endpoint);
   const std::string out = scratch.path() + "/shared";
   const SafetensorsFile shared = train(out, {"--slaves", "3", "--shares", "14,1,1", "--layout", "samples", "--exchange",
                                              "ring", "--listen", endpoint, "--insecure"});
@@ -154,12 +159,7 @@ TEST(AlongImages, DevicesThatUpdateAlikeAndOneThatDoesNotTrainTogether) {
 /// Trains on three slaves that share the first dense layer, each with a device of its own.
 SafetensorsFile train_sharing_dense(const std::string& out, const std::string& exchange, int steps = kSteps) {
   const std::string endpoint = free_endpoint();
-  const std::vector<std::string> devices{"cpu", has_opencl() ? "opencl:0" : "eigen", "eigen"};
-  std::vector<Process> slaves;
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--insecure", "--name",
-                                                 "s" + std::to_string(i), "--device", devices[i], "--threads", "1"});
-  }
+  const std::vector<Process> slaves = slaves_on({"cpu", has_opencl() ? "opencl:0" : "eigen", "eigen"}, endpoint);
   return train(out,
                {"--slaves", "3", "--shares", "3,2,1", "--dense", "members", "--exchange", exchange, "--listen",
                 endpoint, "--insecure"},
