@@ -22,52 +22,40 @@ std::string CachedTrunk::obstacle(const std::vector<Stage>& stages) {
   return "";
 }
 
-CachedTrunk::CachedTrunk(std::unique_ptr<Trunk> trunk, std::size_t bytes)
-    : trunk_(std::move(trunk)), room_(bytes), bytes_(bytes) {}
-
-std::vector<ContentHash> CachedTrunk::keys_of(const Pixels& pixels) {
-  std::vector<ContentHash> keys;
-  for (int n = 0; n < pixels.shape().n; ++n) {
-    keys.push_back(content_hash(pixels.samples(n, 1)));
-  }
-  return keys;
-}
-
 void CachedTrunk::begin(const Images& images, const Pass& pass) {
-  if (images.scales != scales_) {
-    kept_.clear();
-    room_ = bytes_;
-    scales_ = images.scales;
-  }
-  keys_ = keys_of(images.pixels);
-  found_ = std::ranges::all_of(keys_, [this](const ContentHash& key) { return kept_.contains(key); });
+  kept_.use(images.scales);
+  keys_.clear();
+  for (int n = 0; n < images.shape().n; ++n) keys_.push_back(content_hash(images.pixels.samples(n, 1)));
+  found_ = look_up();
   given_ = false;
   if (!found_) return trunk_->begin(images, pass);
-  for (std::size_t n = 0; n < keys_.size(); ++n) {
-    std::ranges::copy(kept_.at(keys_[n]), maps_.samples(static_cast<int>(n), 1).begin());
+  // Slaves that compute nothing still join, leave and die.
+  while (trunk_->poll()) continue;
+}
+
+/// Copies the maps of the batch. Returns false if some were not kept.
+bool CachedTrunk::look_up() {
+  shape_.n = static_cast<int>(keys_.size());
+  if (maps_.shape() != shape_) maps_ = Tensor(shape_);
+  for (int n = 0; n < shape_.n; ++n) {
+    const auto maps = kept_.find(keys_[static_cast<std::size_t>(n)]);
+    if (!maps) return false;
+    std::ranges::copy(*maps, maps_.samples(n, 1).begin());
   }
+  return true;
 }
 
 std::optional<SampleRange> CachedTrunk::next_outputs() {
-  if (!found_) {
-    const auto samples = trunk_->next_outputs();
-    if (!samples) keep();
-    return samples;
+  if (found_) {
+    if (std::exchange(given_, true)) return std::nullopt;
+    return SampleRange{0, maps_.shape().n};
   }
-  if (std::exchange(given_, true)) return std::nullopt;
-  return SampleRange{0, maps_.shape().n};
-}
-
-/// Keeps the maps of the batch that was computed.
-void CachedTrunk::keep() {
-  constexpr std::size_t kOverhead = 128;  // of an entry in the map, about
-  const Tensor& maps = trunk_->output(0);
-  if (maps_.shape() != maps.shape()) maps_ = Tensor(maps.shape());
-  const std::size_t cost = maps.shape().sample_size() * sizeof(float) + kOverhead;
-  for (std::size_t n = 0; n < keys_.size() && room_ >= cost; ++n) {
-    const std::span<const float> row = maps.samples(static_cast<int>(n), 1);
-    if (kept_.try_emplace(keys_[n], row.begin(), row.end()).second) room_ -= cost;
+  const auto samples = trunk_->next_outputs();
+  if (!samples) {
+    const Tensor& maps = trunk_->output(0);
+    for (int n = 0; n < shape_.n; ++n) kept_.keep(keys_[static_cast<std::size_t>(n)], maps.samples(n, 1));
   }
+  return samples;
 }
 
 void CachedTrunk::backward(const std::vector<const Tensor*>& gradients, SampleRange samples) {
@@ -79,8 +67,7 @@ void CachedTrunk::update(const UpdateStep& step) {
 }
 
 void CachedTrunk::begin_load(const std::vector<ShardState>& states) {
-  kept_.clear();
-  room_ = bytes_;
+  kept_.use(states);
   trunk_->begin_load(states);
 }
 

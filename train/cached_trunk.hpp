@@ -1,29 +1,29 @@
-// A frozen trunk that keeps the maps of the images that it has seen: training of the layers behind it computes each
-// image once.
+// A frozen trunk whose maps are kept, so that training of the layers behind it computes each image once.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "model/content_hash.hpp"
+#include "train/kept_maps.hpp"
 #include "train/trunk.hpp"
 
 namespace convoy {
 
-/// A trunk in front of another one, whose maps it keeps. A batch is computed only if some of its images were not kept.
-/// An image is recognised by a hash of 128 bits of its pixels, so images that are changed at random are computed each
-/// time.
+/// A trunk in front of another one, on this machine or on slaves, whose maps it keeps. A batch is computed only if the
+/// maps of some of its images were not kept, so images that are changed at random are computed each time.
 class CachedTrunk : public Trunk {
  public:
   /// Returns why maps of these stages cannot be kept; empty if they can. Nothing may train or draw at random in them,
   /// and one head must read them.
   static std::string obstacle(const std::vector<Stage>& stages);
 
-  /// Keeps as many maps as fit into `bytes`. The stages of `trunk` must have no obstacle.
-  CachedTrunk(std::unique_ptr<Trunk> trunk, std::size_t bytes);
+  /// The stages of `trunk` must have no obstacle; `maps` is the shape of an image's maps behind them. `kept` must
+  /// outlive the trunk, and may serve the next one.
+  CachedTrunk(std::unique_ptr<Trunk> trunk, const FeatureShape& maps, KeptMaps& kept)
+      : trunk_(std::move(trunk)), shape_{0, maps.channels, maps.height, maps.width}, kept_(kept) {}
 
   void begin(const Images& images, const Pass& pass) override;
   std::optional<SampleRange> next_outputs() override;
@@ -43,23 +43,16 @@ class CachedTrunk : public Trunk {
   void begin_snapshot() override { trunk_->begin_snapshot(); }
   std::optional<std::vector<ShardState>> take_snapshot() override { return trunk_->take_snapshot(); }
   void begin_gradients() override { trunk_->begin_gradients(); }
-  /// Forgets all maps.
   void begin_load(const std::vector<ShardState>& states) override;
+  void carry_states_in(NumberType type) override { trunk_->carry_states_in(type); }
   std::vector<MemberTime> take_times() override { return trunk_->take_times(); }
 
  private:
-  struct Hash {
-    std::size_t operator()(const ContentHash& key) const { return key.low; }
-  };
-
-  static std::vector<ContentHash> keys_of(const Pixels& pixels);
-  void keep();
+  bool look_up();
 
   std::unique_ptr<Trunk> trunk_;
-  std::size_t room_;   ///< bytes that are left for maps
-  std::size_t bytes_;  ///< room_ before anything was kept
-  std::unordered_map<ContentHash, std::vector<float>, Hash> kept_;
-  std::vector<ChannelScale> scales_;  ///< by which the images of the kept maps were normalised
+  Shape shape_;  ///< of the maps of an image
+  KeptMaps& kept_;
 
   // The current batch.
   std::vector<ContentHash> keys_;

@@ -21,6 +21,7 @@ Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, c
       stop_(stop),
       device_(std::move(device)),
       heads_(place_of(cut)) {
+  if (!options.cache_maps.empty()) kept_maps_.emplace(parse_memory(options.cache_maps));
   if (options.slaves > 0 && options.verify > 0) {
     verifier_.emplace(options.verify, *device_, [this](const std::string& text) { notice(observers_, text); });
   }
@@ -155,7 +156,7 @@ void Cluster::execute() {
     tell_what_is_verified();
   }
   slaves_ = trunk.get();
-  trunk_ = std::move(trunk);
+  use(std::move(trunk));
 }
 
 void Cluster::tell_what_is_verified() const {
@@ -175,11 +176,13 @@ void Cluster::tell_what_is_verified() const {
 void Cluster::train_alone() {
   const FeatureShape& input = net_.input;
   const int batch = net_.training.batch;
-  trunk_ = std::make_unique<LocalTrunk>(cut().trunk, Shape{batch, input.channels, input.height, input.width}, *device_);
-  if (!options_.cache_maps.empty()) {
-    trunk_ = std::make_unique<CachedTrunk>(std::move(trunk_), parse_memory(options_.cache_maps));
-  }
+  use(std::make_unique<LocalTrunk>(cut().trunk, Shape{batch, input.channels, input.height, input.width}, *device_));
   plan_ = whole_plan(cut().trunk, batch, kMasterName);
+}
+
+void Cluster::use(std::unique_ptr<Trunk> trunk) {
+  trunk_ = std::move(trunk);
+  if (kept_maps_) trunk_ = std::make_unique<CachedTrunk>(std::move(trunk_), cut().heads.front().maps, *kept_maps_);
 }
 
 /// Removes the lost slave, or restricts plans to a star if two slaves could not connect to each other. New slaves may

@@ -8,6 +8,7 @@
 
 #include "master/cluster/cluster_trunk.hpp"
 #include "master/cluster/planning.hpp"
+#include "train/kept_maps.hpp"
 #include "train/trunk.hpp"
 
 namespace convoy {
@@ -88,6 +89,7 @@ class Cluster {
   void tell_what_is_verified() const;
   void lose(const PeerLost& lost);
   void train_alone();
+  void use(std::unique_ptr<Trunk> trunk);
   void finish_alone();
   void part(const std::string& reason);
   std::size_t slave_count() const { return crew_ ? crew_->slaves().size() : 0; }
@@ -111,9 +113,10 @@ class Cluster {
   bool formed_ = false;  ///< whether a first trunk was made, so that the run has begun
   int losses_ = 0;       ///< number of losses since the last step
   int most_losses_ = 0;  ///< number of losses that the run accepts before the next step
+  std::optional<KeptMaps> kept_maps_;  ///< with --cache-maps
   std::unique_ptr<Trunk> trunk_;
   bool star_only_ = false;                ///< whether two slaves could not connect to each other
-  const ClusterTrunk* slaves_ = nullptr;  ///< equals trunk_ if the trunk runs on slaves
+  const ClusterTrunk* slaves_ = nullptr;  ///< trunk_, or what trunk_ caches, if the trunk runs on slaves
   Plan plan_;                             ///< the plan of a run without slaves
 };
 

@@ -102,11 +102,11 @@ bool ClusterTrunk::poll() {
     return true;
   }
   if (node_->work()) return true;
-  // Time in which nobody polled the trunk is not time that slaves took.
+  // Time in which nobody polled the trunk, or in which nothing is due, is not time that slaves took.
   constexpr wire::Clock::duration kMostBetween = std::chrono::seconds(1);
   const auto now = wire::Clock::now();
   const auto idle = std::min(now - std::exchange(idle_since_, now), kMostBetween);
-  waited_ += idle;
+  if (!settled() || states_->awaits_any()) waited_ += idle;
   if (now >= unreached_at_) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
   if (waited_ > limit()) end_at_limit();
   // Slaves whose links broke wait for another plan; it is no fault of theirs that they make no progress.

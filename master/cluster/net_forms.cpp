@@ -24,6 +24,14 @@ bool asks_for_slices(const ClusterOptions& options) {
 std::optional<DenseSlices> slices_of(const ClusterOptions& options, const Cut& whole) {
   if (options.dense == DenseBy::master) return std::nullopt;
   const bool asked = options.dense == DenseBy::members;
+  if (!options.cache_maps.empty()) {
+    if (asked) {
+      fail(
+          "--dense members cannot be combined with --cache-maps: the master keeps the maps, so it computes the dense "
+          "layers; leave one of the options out");
+    }
+    return std::nullopt;
+  }
   if (has_plan_file(options)) {
     if (!options.layout.empty() || !options.shares.empty()) return std::nullopt;  // refused by expect_possible()
     auto slices = slices_among(plan_from_json(read_text(options.plan), options.plan).stages.size(), whole);

@@ -49,8 +49,8 @@ void define_cache(CLI::App& command, ClusterOptions& options) {
   command
       .add_option(
           "--cache-maps", options.cache_maps,
-          "memory for the maps of images, for example 2GiB, so that frozen convolutions compute each image once; "
-          "without slaves only (default: none)")
+          "memory for the maps of images, for example 2GiB, so that frozen convolutions compute each image once "
+          "(default: none)")
       ->check(readable([](const std::string& text) { parse_memory(text); }));
 }
 

@@ -87,10 +87,11 @@ void expect_trainable(const TrainOptions& options, const Net& net) {
 
 void expect_cacheable(const TrainOptions& options, const Net& net, const Cut& cut) {
   if (options.cluster.cache_maps.empty()) return;
-  if (options.cluster.slaves > 0) {
+  if (options.cluster.slaves > 0 && has_replicas(options)) {
     fail(
-        "--cache-maps cannot be combined with --slaves: only a run on this machine alone keeps maps; leave one of them "
-        "out");
+        "--cache-maps cannot be combined with --slaves and --sync {}: each replica would keep maps of its own, but it "
+        "gets other images in each epoch; leave one of the options out",
+        options.sync == Sync::join ? "join" : "none");
   }
   const std::string obstacle = CachedTrunk::obstacle(cut.trunk);
   if (!obstacle.empty()) {

@@ -53,12 +53,15 @@ struct Result {
 
 class TrainingRun {
  public:
-  explicit TrainingRun(ClusterOptions options) : options_(std::move(options)) {
+  explicit TrainingRun(ClusterOptions options, NetOptions net = small_glyphs(),
+                       DataSet data = open_data("glyphs", kSeed))
+      : net_options_(std::move(net)), data_(std::move(data)), options_(std::move(options)) {
     options_.listen = endpoint_;
     options_.insecure = true;
     observers_.push_back(std::make_unique<Notices>(notices_, stop_, last_));
   }
   const std::string& endpoint() const { return endpoint_; }
+  void watch(std::unique_ptr<Observer> observer) { observers_.push_back(std::move(observer)); }
   /// The progress of what was last saved.
   const Progress& saved() const { return saved_; }
   /// Ends the run after the current step.
@@ -88,10 +91,10 @@ class TrainingRun {
   }
 
  private:
-  NetOptions net_options_ = small_glyphs();
+  NetOptions net_options_;
   Net net_ = load_net(net_options_);
   Cut cut_ = cut(net_);
-  DataSet data_ = open_data("glyphs", kSeed);
+  DataSet data_;
   Batches batches_{data_, Part::training, net_.training.batch, kSeed, net_.augment};
   Batches tests_{data_, Part::test, net_.training.batch, kSeed, Augmentation{}};
   Progress saved_;

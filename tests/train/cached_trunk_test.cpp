@@ -17,6 +17,7 @@ using testing::HasSubstr;
 
 constexpr int kOfCachedBatch = 4;
 constexpr int kCachedImages = 12;
+constexpr std::size_t kMuch = std::size_t{1} << 20;
 
 Cut net_with(const std::string& layers) {
   return cut(
@@ -90,7 +91,8 @@ TEST_P(CachedTrunks, TrainToTheSameBitsAndComputeEachImageOnce) {
   const TrainedHead expected = trained_head(alone, net, 3);
   EXPECT_EQ(plain, 3 * 4);
   int passes = 0;
-  CachedTrunk cached(std::make_unique<CountingTrunk>(net, *device, passes), std::size_t{1} << 20);
+  KeptMaps kept(kMuch);
+  CachedTrunk cached(std::make_unique<CountingTrunk>(net, *device, passes), net.heads[0].maps, kept);
   const TrainedHead got = trained_head(cached, net, 3);
   EXPECT_EQ(passes, 3) << "each of three batches of the first epoch";
   EXPECT_EQ(got.losses, expected.losses);
@@ -106,7 +108,8 @@ TEST(CachedTrunk, KeepsWhatFits) {
   const std::size_t maps = static_cast<std::size_t>(16 * 7 * 6) * sizeof(float);
   for (const auto& [bytes, expected] : {std::pair<std::size_t, int>{0, 12}, {(maps + 128) * 6, 8}, {maps * 13, 3}}) {
     int passes = 0;
-    CachedTrunk cached(std::make_unique<CountingTrunk>(net, *device, passes), bytes);
+    KeptMaps kept(bytes);
+    CachedTrunk cached(std::make_unique<CountingTrunk>(net, *device, passes), net.heads[0].maps, kept);
     trained_head(cached, net, 3);
     EXPECT_EQ(passes, expected) << bytes;
   }
@@ -116,7 +119,8 @@ TEST(CachedTrunk, ForgetsMapsOfOtherWeightsAndScales) {
   const Cut net = net_with("");
   const auto device = make_device("reference", {});
   int passes = 0;
-  CachedTrunk cached(std::make_unique<CountingTrunk>(net, *device, passes), std::size_t{1} << 20);
+  KeptMaps kept(kMuch);
+  CachedTrunk cached(std::make_unique<CountingTrunk>(net, *device, passes), net.heads[0].maps, kept);
   cached.load(initial_trunk(net, 3));
   Images images = cached_batch(0, 0);
   const Tensor first = cached.forward(images, {});
@@ -133,6 +137,28 @@ TEST(CachedTrunk, ForgetsMapsOfOtherWeightsAndScales) {
   EXPECT_EQ(passes, 4);
   cached.forward(images, {});
   EXPECT_EQ(passes, 4);
+}
+
+TEST(CachedTrunk, GivesTheNextTrunkWithTheSameWeightsItsMaps) {
+  const Cut net = net_with("");
+  const auto device = make_device("reference", {});
+  const Images images = cached_batch(0, 0);
+  KeptMaps kept(kMuch);
+  int passes = 0;
+  const auto next = [&] {
+    return CachedTrunk(std::make_unique<CountingTrunk>(net, *device, passes), net.heads[0].maps, kept);
+  };
+  CachedTrunk first = next();
+  first.load(initial_trunk(net, 3));
+  const Tensor maps = first.forward(images, {});
+  CachedTrunk same = next();
+  same.load(initial_trunk(net, 3));
+  EXPECT_TRUE(std::ranges::equal(same.forward(images, {}).span(), maps.span()));
+  EXPECT_EQ(passes, 1);
+  CachedTrunk other = next();
+  other.load(initial_trunk(net, 4));
+  EXPECT_FALSE(std::ranges::equal(other.forward(images, {}).span(), maps.span()));
+  EXPECT_EQ(passes, 2);
 }
 
 TEST(CachedTrunk, HasObstacles) {
