@@ -289,11 +289,15 @@ void TcpClientLink::send_to_peer(int node, Lane lane, const Envelope& envelope) 
 
 void TcpClientLink::share_cards(int slaves) {
   state_->windows->share(slaves - 1);
-  if (slaves == std::exchange(state_->sharers, slaves)) return;
-  const int bytes = slaves > 1 ? share_of_card(slaves) : kLargestBuffer;
-  state_->data.set(zmq::sockopt::sndbuf, bytes);  // for a connection to come
   state_->watch();
-  if (const auto descriptor = state_->data_connection->descriptor()) set_send_buffer(*descriptor, bytes);
+  const bool limited = std::exchange(state_->sharers, slaves) > 1;
+  const auto descriptor = state_->data_connection->descriptor();
+  if (!descriptor) return;  // a connection to come gets a plan, which shares the cards again
+  if (slaves > 1) {
+    set_send_buffer(*descriptor, share_of_card(slaves, segment_of(*descriptor)));
+  } else if (limited) {
+    set_send_buffer(*descriptor, kLargestBuffer);
+  }
 }
 
 }  // namespace convoy::wire

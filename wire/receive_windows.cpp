@@ -56,7 +56,7 @@ void ReceiveWindows::limit(int descriptor) const {
   // The event that a connection has ended may come after its descriptor has become that of another connection.
   const std::string endpoint = listening_.get(zmq::sockopt::last_endpoint);
   if (std::to_string(port_of(descriptor)) != endpoint.substr(endpoint.rfind(':') + 1)) return;
-  const int bytes = senders_ > 0 ? share_of_card(senders_) : kLargestBuffer;
+  const int bytes = senders_ > 0 ? share_of_card(senders_, segment_of(descriptor)) : kLargestBuffer;
   // An error leaves the window as it is, which costs speed alone.
   setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 }

@@ -6,10 +6,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <thread>
 
 #include "tests/wire/peers.hpp"
+#include "wire/buffers.hpp"
 #include "wire/stream.hpp"
 #include "wire/tcp_link.hpp"
 
@@ -83,20 +85,42 @@ int port_of(int descriptor, int (*end)(int, sockaddr*, socklen_t*)) {
   return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-/// Returns the send buffers of this process's connections to a port of this machine, or the receive buffers of those
-/// that the port accepted, in ascending order.
-std::vector<int> buffers_at(int port, int option) {
-  std::vector<int> buffers;
+/// Returns the descriptors of this process's connections to a port of this machine (SO_SNDBUF), or of those that the
+/// port accepted (SO_RCVBUF).
+std::vector<int> connections_at(int port, int option) {
+  std::vector<int> found;
   for (int descriptor = 3; descriptor < 1024; ++descriptor) {
     const int from = port_of(descriptor, getsockname);
     const int to = port_of(descriptor, getpeername);
-    if (to == 0 || (option == SO_RCVBUF ? from : to) != port) continue;
-    int bytes = 0;
-    socklen_t size = sizeof bytes;
-    if (getsockopt(descriptor, SOL_SOCKET, option, &bytes, &size) == 0) buffers.push_back(bytes);
+    if (to != 0 && (option == SO_RCVBUF ? from : to) == port) found.push_back(descriptor);
   }
-  std::ranges::sort(buffers);
-  return buffers;
+  return found;
+}
+
+/// The size of a connection's buffer.
+int buffer_of(int descriptor, int option) {
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  EXPECT_EQ(getsockopt(descriptor, SOL_SOCKET, option, &bytes, &size), 0);
+  return bytes;
+}
+
+/// The size of a buffer that is one of `connections` which share a card. The kernel takes twice the bytes, for its own
+/// data about them.
+int shared_buffer(int descriptor, int option, int connections) {
+  int most = 0;
+  std::ifstream(option == SO_RCVBUF ? "/proc/sys/net/core/rmem_max" : "/proc/sys/net/core/wmem_max") >> most;
+  return 2 * std::min(most, share_of_card(connections, segment_of(descriptor)));
+}
+
+TEST(Buffers, AreSharedEvenlyButHoldFourSegments) {
+  constexpr int kEthernet = 1448;
+  EXPECT_EQ(share_of_card(1, kEthernet), 128 * 1024);
+  EXPECT_EQ(share_of_card(7, kEthernet), 128 * 1024 / 7);
+  EXPECT_EQ(share_of_card(100, kEthernet), 16 * 1024);
+  constexpr int kLoopback = 65483;
+  EXPECT_EQ(share_of_card(1, kLoopback), 4 * kLoopback);
+  EXPECT_EQ(share_of_card(100, kLoopback), 4 * kLoopback);
 }
 
 /// Otherwise TCP gives one slave the link for seconds, and the others wait for another.
@@ -105,17 +129,22 @@ TEST(PeerLinks, OfEightSlavesHaveFewBytesOnTheWay) {
   TcpClientLink slave(server.endpoint());
   const int port = std::stoi(server.endpoint().substr(server.endpoint().rfind(':') + 1));
   const auto until = in(5s);
-  while ((!slave.connected() || buffers_at(port, SO_SNDBUF).size() < 2) && Clock::now() < until) {
+  while ((!slave.connected() || connections_at(port, SO_SNDBUF).size() < 2) && Clock::now() < until) {
     std::this_thread::sleep_for(1ms);
   }
-  const std::vector<int> before = buffers_at(port, SO_SNDBUF);
-  ASSERT_EQ(before.size(), 2U) << "the control and the data connection";
+  const std::vector<int> to_master = connections_at(port, SO_SNDBUF);
+  ASSERT_EQ(to_master.size(), 2U) << "the control and the data connection";
+  const auto buffers = [&] {
+    std::vector<int> both{buffer_of(to_master[0], SO_SNDBUF), buffer_of(to_master[1], SO_SNDBUF)};
+    std::ranges::sort(both);
+    return both;
+  };
+  const std::vector<int> before = buffers();
   slave.share_cards(1);
-  EXPECT_EQ(buffers_at(port, SO_SNDBUF), before) << "a single slave has what the system chooses";
+  EXPECT_EQ(buffers(), before) << "a single slave has what the system chooses";
   slave.share_cards(8);
-  const std::vector<int> shared = buffers_at(port, SO_SNDBUF);
-  // The kernel takes twice the bytes, for its own data about them.
-  EXPECT_THAT(shared, testing::ElementsAre(2 * 16 * 1024, before.back())) << "the data connection alone";
+  EXPECT_THAT(buffers(), testing::ElementsAre(shared_buffer(to_master[0], SO_SNDBUF, 8), before.back()))
+      << "the data connection alone";
 
   std::vector<std::unique_ptr<TcpClientLink>> others;
   for (int node = 1; node < 8; ++node) {
@@ -123,14 +152,12 @@ TEST(PeerLinks, OfEightSlavesHaveFewBytesOnTheWay) {
     others.back()->meet("token", node, {{0, "slave", at(slave)}});
     EXPECT_THAT(others.back()->unreached(in(5s)), testing::IsEmpty());
   }
-  const std::vector<int> windows(7, 2 * (128 * 1024 / 7));
   slave.share_cards(8);  // takes the connections that were accepted since then
-  EXPECT_EQ(buffers_at(slave.peer_port(), SO_RCVBUF), windows);
-  others.resize(1);
-  slave.share_cards(2);
-  ASSERT_FALSE(buffers_at(slave.peer_port(), SO_RCVBUF).empty());
-  EXPECT_EQ(buffers_at(slave.peer_port(), SO_RCVBUF).back(), 2 * 128 * 1024) << "a single peer has all";
-  EXPECT_GT(buffers_at(port, SO_SNDBUF).front(), 2 * 16 * 1024);
+  const std::vector<int> from_slaves = connections_at(slave.peer_port(), SO_RCVBUF);
+  EXPECT_EQ(from_slaves.size(), 7U);
+  for (const int each : from_slaves) EXPECT_EQ(buffer_of(each, SO_RCVBUF), shared_buffer(each, SO_RCVBUF, 7));
+  slave.share_cards(1);
+  EXPECT_GT(buffers().front(), shared_buffer(to_master[0], SO_SNDBUF, 8));
 }
 
 TEST(PeerLinks, OfOtherRunsAreIgnored) {
