@@ -110,9 +110,9 @@ class Cluster {
   std::shared_ptr<Lobby> lobby_;  ///< null in a run without slaves; all replicas of a run share it
   std::unique_ptr<Crew> crew_;    ///< null in a run without slaves
   Planned planned_;
-  bool formed_ = false;  ///< whether a first trunk was made, so that the run has begun
-  int losses_ = 0;       ///< number of losses since the last step
-  int most_losses_ = 0;  ///< number of losses that the run accepts before the next step
+  bool formed_ = false;                ///< whether a first trunk was made, so that the run has begun
+  int losses_ = 0;                     ///< number of losses since the last step
+  int most_losses_ = 0;                ///< number of losses that the run accepts before the next step
   std::optional<KeptMaps> kept_maps_;  ///< with --cache-maps
   std::unique_ptr<Trunk> trunk_;
   bool star_only_ = false;                ///< whether two slaves could not connect to each other

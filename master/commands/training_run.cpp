@@ -23,7 +23,7 @@ std::shared_ptr<const DataSet> opened(const TrainOptions& options, const Net& ne
 }
 
 /// Sentences for people on what a run trains and on which images.
-std::vector<std::string> facts_of(const Net& net, const DataSet& data, int batch) {
+std::vector<std::string> facts_of(const TrainOptions& options, const Net& net, const DataSet& data, int batch) {
   std::vector<std::string> facts;
   std::vector<std::string> frozen;
   for (const Layer& layer : net.layers) {
@@ -45,6 +45,15 @@ std::vector<std::string> facts_of(const Net& net, const DataSet& data, int batch
         fmt::format("each epoch is tested on {} images for validation; the {} test images are left for "
                     "`convoy-master test`",
                     data.validation.count(), data.test.count()));
+  }
+  constexpr double kMuchMomentum = 0.5;
+  const double momentum = net.training.momentum;
+  if (options.sync == Sync::none && replicas_of(options) > 1 && net.training.optimizer != Optimizer::adam &&
+      momentum > kMuchMomentum) {
+    facts.push_back(
+        fmt::format("gradients of older weights act like more momentum, so training by --sync none with a momentum of "
+                    "{:.3g} may diverge; if the loss does not fall, give --set training.momentum={:.3g} or less",
+                    momentum, momentum / 2));
   }
   if (const int left = data.training.count() % batch; left > 0) {
     facts.push_back(
@@ -114,7 +123,7 @@ TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command
   test_ = std::make_unique<Batches>(*data_, Part::validation, tested, options.net.seed, Augmentation{}, net_.scales);
   teachers_ = std::make_unique<Teachers>(net_, options_.net, batch);
   fingerprint_ += teachers_->fingerprint();
-  for (const std::string& text : facts_of(net_, *data_, batch)) notice(observers_, text);
+  for (const std::string& text : facts_of(options_, net_, *data_, batch)) notice(observers_, text);
   start_ = initial();
   const bool there = !options.out.empty() && std::filesystem::exists(options.out);
   const std::string folder = options.resume ? options.out : make_run_folder(options.out, net_.name);

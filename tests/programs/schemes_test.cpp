@@ -51,6 +51,16 @@ TEST_F(Schemes, OneReplicaIsOneMachineToTheBit) {
   EXPECT_EQ(weights_of("split"), weights_of("none"));
 }
 
+TEST_F(Schemes, SayThatStaleGradientsActLikeMomentum) {
+  const std::string advice = "give --set training.momentum=0.45 or less";
+  const std::vector<std::string> two{"--steps", "2", "--sync", "none", "--replicas", "2"};
+  EXPECT_THAT(train("much", two), HasSubstr(advice));
+  std::vector<std::string> little = two;
+  little.insert(little.end(), {"--set", "training.momentum=0.45"});
+  EXPECT_THAT(train("little", little), Not(HasSubstr("momentum")));
+  EXPECT_THAT(train("one", {"--steps", "2", "--sync", "none", "--replicas", "1"}), Not(HasSubstr(advice)));
+}
+
 /// Rounds of four steps end after step 12, where there is a model.
 TEST_F(Schemes, LocalStepsGoOnWhereTheyStoppedToTheBit) {
   const std::vector<std::string> scheme{"--sync",       "join", "--replicas",       "2",
