@@ -180,6 +180,8 @@ def words_of(plan):
     exchange, *rest = plan.split("-")
     schemes = {"join": ["--sync", "join"], "none": ["--sync", "none"]}
     words = {"auto": [], "thesis": ["--plan", "thesis"], **schemes}.get(exchange, ["--exchange", exchange])
+    if exchange == "none" and "semaphore" not in rest:
+        words.append("--no-semaphore")
     options = {"filters": "--layout", "samples": "--layout", "central": "--server", "distributed": "--server"}
     for each in rest:
         if each == "semaphore":

@@ -37,7 +37,8 @@ std::size_t parse_memory(const std::string& text) {
   if (unit == "G" || unit == "GB" || unit == "GiB") factor = 0x1.0p30;
   if (unit == "T" || unit == "TB" || unit == "TiB") factor = 0x1.0p40;
   const double bytes = value * factor;
-  if (error != std::errc() || !(bytes >= 1.0) || bytes > 0x1.0p50) {
+  if (error == std::errc() && bytes > 0x1.0p50) fail("'{}' is more memory than the limit of 1024TiB", text);
+  if (error != std::errc() || !(bytes >= 1.0)) {
     fail("'{}' is not an amount of memory; write a number and KiB, MiB, GiB or TiB, for example 2GiB", text);
   }
   return static_cast<std::size_t>(bytes);

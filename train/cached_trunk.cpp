@@ -7,7 +7,6 @@ namespace convoy {
 
 std::string CachedTrunk::obstacle(const std::vector<Stage>& stages) {
   if (stages.empty()) return "the net has no convolution";
-  if (outputs_of(stages).size() > 1) return "several losses read the maps of its convolutions";
   for (const Stage& stage : stages) {
     for (const ParameterSpec& each : parameters_of(stage, stage.conv.filters)) {
       if (each.trained && each.rate > 0.0F) {
@@ -19,7 +18,7 @@ std::string CachedTrunk::obstacle(const std::vector<Stage>& stages) {
       return fmt::format("a dropout behind layer {} gives other maps in each step", stage.name);
     }
   }
-  return "";
+  return outputs_of(stages).size() > 1 ? "several losses read the maps of its convolutions" : "";
 }
 
 void CachedTrunk::begin(const Images& images, const Pass& pass) {

@@ -43,18 +43,15 @@ std::optional<DenseSlices> slices_of(const ClusterOptions& options, const Cut& w
   }
   const bool thesis = !options.plan.empty();
   const bool by_samples = options.layout == "samples";
-  if (asked && (thesis || by_samples)) {
-    fail("--dense members: members share a dense layer by the channels that they hold; leave out {}",
-         thesis ? "--plan thesis" : "--layout samples");
+  if (asked && thesis) {
+    fail("--dense members: in the scheme of the thesis the master computes all dense layers; leave out --plan thesis");
   }
   if (!asked && (thesis || by_samples || !options.shares.empty())) return std::nullopt;
-  std::optional<DenseSlices> slices = slice_dense(whole, slices_for(whole, options.slaves + (options.share ? 1 : 0)));
-  if (asked && !slices) {
-    fail(
-        "--dense members: members cannot share the first dense layer: there must be at least two members, one loss, "
-        "and a dense layer that reads the maps of a convolution, with no other layer in between; leave out --dense");
+  const int members = options.slaves + (options.share ? 1 : 0);
+  if (const std::string obstacle = obstacle_to_slices(whole, members); asked && !obstacle.empty()) {
+    fail("--dense members: the first dense layer cannot be shared: {}; give --dense auto", obstacle);
   }
-  return slices;
+  return slice_dense(whole, slices_for(whole, members));
 }
 
 std::optional<DenseSlices> slices_of(const Calibration& calibration, const Cut& whole) {

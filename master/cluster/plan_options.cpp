@@ -30,9 +30,9 @@ std::vector<double> parse_shares(const std::string& text, std::size_t members) {
   for (const double share : shares) sum += share;
   if (place != end || shares.size() != members || !(sum > 0.0)) {
     fail(
-        "--shares '{}': expected {} numbers with commas between them, one for each slave and one for the master with "
+        "--shares '{}': expected {} with commas between them, one for each slave and one for the master with "
         "--master-share, not all zero",
-        printable(text, 100), members);
+        printable(text, 100), members == 1 ? "1 number" : fmt::format("{} numbers", members));
   }
   return shares;
 }

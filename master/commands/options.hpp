@@ -108,7 +108,8 @@ struct TrainOptions {
   int backups = 0;               ///< of a step of Sync::join, the gradients that come last and are dropped
   int sync_every = 0;            ///< with Sync::join, steps for which replicas train by themselves; 0 for none
   OuterStep outer;               ///< with sync_every
-  bool semaphore = false;        ///< whether one replica at a time is sent weights, and one at a time sends gradients
+  /// Whether one replica at a time is sent weights, and one at a time sends gradients; with Sync::none unless given.
+  std::optional<bool> semaphore;
   std::optional<int> staleness;  ///< with Sync::none, the bound
   bool scale_rate = false;       ///< whether the learning rate is multiplied by the number of batches of a step
   bool resume = false;

@@ -60,7 +60,7 @@ void expect_for_distributed_server(const TrainOptions& options) {
   };
   refuse(options.backups > 0, "--backup", "all members find parts of the same gradients");
   refuse(options.sync_every > 0, "--sync-every", "members share each step");
-  refuse(options.semaphore, "--semaphore", "the master sends no weights");
+  refuse(options.semaphore.has_value(), "--semaphore", "the master sends no weights");
 }
 
 bool is_distributed(const TrainOptions& options) { return options.server == Server::distributed; }
@@ -96,10 +96,10 @@ void expect_cacheable(const TrainOptions& options, const Net& net, const Cut& cu
   const std::string obstacle = CachedTrunk::obstacle(cut.trunk);
   if (!obstacle.empty()) {
     fail(
-        "{}: --cache-maps needs a net whose convolutions give an image the same maps in each step, but {}; leave it "
-        "out, "
-        "or freeze layers with --set training.freeze=[...]",
-        net.file, obstacle);
+        "{}: --cache-maps needs a net whose convolutions give an image the same maps in each step, but {}; leave out "
+        "--cache-maps{}",
+        net.file, obstacle,
+        obstacle.ends_with("is not frozen") ? ", or freeze layers with --set training.freeze=[...]" : "");
   }
 }
 
@@ -109,7 +109,7 @@ int replicas_of(const TrainOptions& options) {
   const bool join = options.sync == Sync::join;
   expect_needed(options.replicas > 0, options.sync != Sync::split, "--replicas", "join or none");
   expect_needed(options.server.has_value(), options.sync != Sync::split, "--server", "join or none");
-  expect_needed(options.semaphore, options.sync != Sync::split, "--semaphore", "join or none");
+  expect_needed(options.semaphore.has_value(), options.sync != Sync::split, "--semaphore", "join or none");
   expect_needed(options.backups > 0, join, "--backup", "join");
   expect_needed(options.scale_rate, join, "--scale-rate", "join");
   expect_needed(options.sync_every > 0, join, "--sync-every", "join");
@@ -204,7 +204,9 @@ std::unique_ptr<Learner> Team::make_learner() {
   Cluster& first = *clusters_.front();
   if (has_replicas(options_)) {
     auto learner = make_replica_learner();
-    if (options_.semaphore) learner->transfer_in_turns();
+    // Asynchronous replicas that transfer in turns compute while others transfer.
+    const bool in_turns = options_.semaphore.value_or(options_.sync == Sync::none);
+    if (in_turns && clusters_.size() > 1) learner->transfer_in_turns();
     return learner;
   }
   // A run on paced devices has no values to which it could go back after a loss, so that it needs no recovery.

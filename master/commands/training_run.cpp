@@ -131,7 +131,8 @@ TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command
   net_.run = options.given;
   go_on_ = go_on_command(command_line, folder);
   files_ = std::make_unique<RunFiles>(folder, cut_, net_, observers_);
-  files_->keep("config.yaml", config(command_line));
+  config_ = config(command_line);
+  if (!options.resume) files_->keep("config.yaml", config_);
   observers_.push_back(make_file_observer(folder, paced_));
   if (paced_.empty() && parts.curves) observers_.push_back(make_plot_observer(folder));
 }
@@ -228,6 +229,8 @@ void TrainingRun::announce(const Team& team) {
                  .replicas = has_replicas(options_) ? replicas_of(options_) : 0,
                  .other_replicas = team.other_plans()};
   unbegun_.began();
+  // Options with which a run cannot go on must not replace those with which it can.
+  if (options_.resume) files_->keep("config.yaml", config_);
   for (const auto& observer : observers_) observer->on_start(start);
 }
 

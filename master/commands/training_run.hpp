@@ -82,6 +82,7 @@ class TrainingRun {
   std::unique_ptr<Teachers> teachers_;
   TrainingState start_;
   std::unique_ptr<RunFiles> files_;
+  std::string config_;  ///< the text of config.yaml
   std::string go_on_;
   RungEnd* rung_ = nullptr;  ///< where the run is a rung
   Team::Door door_;

@@ -14,33 +14,46 @@ constexpr int kMostSlices = 16;
 /// How many times more inputs a layer has than all slices together have sums, where there are more slices than members.
 constexpr int kFewSums = 8;
 
-/// Returns the first dense layer of the only head, if it reads maps of more than a pixel; else null.
-const Layer* sliceable(const Cut& whole) {
-  if (whole.trunk.empty() || whole.heads.size() != 1) return nullptr;
-  const CutHead& head = whole.heads[0];
-  const auto first = std::ranges::find_if_not(
-      head.layers, [](const Layer& each) { return std::holds_alternative<Flatten>(each.spec); });
-  const bool dense = std::holds_alternative<Dense>(first->spec) && head.maps.height * head.maps.width > 1;
-  return dense ? &*first : nullptr;
+bool is_dense(const Layer& layer) { return std::holds_alternative<Dense>(layer.spec); }
+
+/// Returns the first layer of a head that computes.
+const Layer& first_of(const CutHead& head) {
+  return *std::ranges::find_if_not(head.layers,
+                                   [](const Layer& each) { return std::holds_alternative<Flatten>(each.spec); });
 }
 
 }  // namespace
 
+std::string obstacle_to_slices(const Cut& whole, int members) {
+  if (members < 2) return "there is one member";
+  if (whole.trunk.empty()) return "the net has no convolution";
+  if (whole.heads.size() != 1) return "the net has several losses";
+  const CutHead& head = whole.heads[0];
+  const Layer& first = first_of(head);
+  if (!is_dense(first)) {
+    if (std::ranges::any_of(head.layers, is_dense)) return fmt::format("layer {} is in front of it", first.name);
+    return "the master has none, because a dense layer in front of layers that only stages have is a stage itself";
+  }
+  if (head.maps.height * head.maps.width == 1) {
+    return fmt::format("layer {} reads single numbers, as behind a global pooling, instead of maps", first.name);
+  }
+  if (head.maps.channels < 2) return fmt::format("layer {} reads a single channel", first.name);
+  return "";
+}
+
 int slices_for(const Cut& whole, int members) {
-  const Layer* layer = sliceable(whole);
-  if (layer == nullptr || members < 2) return 0;
+  if (!obstacle_to_slices(whole, members).empty()) return 0;
   const FeatureShape& maps = whole.heads[0].maps;
-  const int units = std::get<Dense>(layer->spec).units;
+  const int units = std::get<Dense>(first_of(whole.heads[0]).spec).units;
   int slices = std::min(members, kMostSlices);
   while (slices + members <= kMostSlices && kFewSums * (slices + members) * units <= maps.size()) slices += members;
-  slices = std::min(slices, maps.channels);
-  return slices < 2 ? 0 : slices;
+  return std::min(slices, maps.channels);
 }
 
 std::optional<DenseSlices> slice_dense(const Cut& whole, int count) {
-  const Layer* layer = sliceable(whole);
-  if (layer == nullptr || count < 2 || count > whole.heads[0].maps.channels) return std::nullopt;
+  if (!obstacle_to_slices(whole, count).empty() || count > whole.heads[0].maps.channels) return std::nullopt;
   const CutHead& head = whole.heads[0];
+  const Layer* layer = &first_of(head);
   const FeatureShape& maps = head.maps;
   const int filters = std::get<Dense>(layer->spec).units;
   DenseSlices slices{.cut = whole, .first = whole.trunk.size(), .channels = {}};

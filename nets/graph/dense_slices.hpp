@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "nets/graph/net.hpp"
@@ -21,10 +22,12 @@ struct DenseSlices {
   std::vector<FilterRange> channels;  ///< for each slice, those of the last maps that it reads
 };
 
+/// Returns why slices cannot pay or are not possible for so many members, as half a sentence for people; empty if they
+/// can: there is one member, no convolution or several losses; or the first dense layer reads a single channel or the
+/// single numbers of a global pooling instead of maps, or is not the first layer behind the stages.
+std::string obstacle_to_slices(const Cut& whole, int members);
 /// Returns the number of slices for so many members, at most 16: a multiple of the members where the net has enough
-/// channels, so that equal members hold the channels of whole slices. Returns 0 where slices cannot pay or are not
-/// possible: for one member, without a trunk, with several heads, where the first dense layer reads the single numbers
-/// of a global pooling instead of maps, or where other layers come before it in the head.
+/// channels, so that equal members hold the channels of whole slices. Returns 0 where there is an obstacle.
 int slices_for(const Cut& whole, int members);
 /// Cuts the first dense layer of `whole` along its inputs into `count` slices of about as many channels each. Returns
 /// nothing where this is not possible.

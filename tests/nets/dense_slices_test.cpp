@@ -2,6 +2,7 @@
 
 #include "nets/graph/dense_slices.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/source_folder.hpp"
@@ -75,9 +76,27 @@ TEST(DenseSlices, AreNotMadeWhereTheyCannotBe) {
     EXPECT_EQ(slices_for(cut_of(layers), 2), 0) << layers;
     EXPECT_FALSE(slice_dense(cut_of(layers), 2)) << layers;
   }
-  EXPECT_FALSE(slice_dense(shipped("googlenet.yaml"), 2)) << "it has several losses";
-  EXPECT_FALSE(slice_dense(shipped("big-mlp.yaml"), 2)) << "it has no convolution";
   EXPECT_EQ(slices_for(shipped("resnet20.yaml"), 4), 0);
+}
+
+TEST(DenseSlices, HaveObstacles) {
+  const std::string dense = "  - {name: d, type: dense, units: 2}\n";
+  EXPECT_EQ(obstacle_to_slices(cut_of(dense), 2), "");
+  EXPECT_EQ(obstacle_to_slices(cut_of(dense), 1), "there is one member");
+  EXPECT_EQ(obstacle_to_slices(shipped("big-mlp.yaml"), 2), "the net has no convolution");
+  EXPECT_EQ(obstacle_to_slices(shipped("googlenet.yaml"), 2), "the net has several losses");
+  EXPECT_EQ(
+      obstacle_to_slices(cut_of("  - {name: o, type: dropout, rate: 0.5}\n  - {name: f, type: flatten}\n" + dense), 2),
+      "");
+  EXPECT_EQ(
+      obstacle_to_slices(cut_of("  - {name: f, type: flatten}\n  - {name: o, type: dropout, rate: 0.5}\n" + dense), 2),
+      "layer o is in front of it");
+  EXPECT_THAT(obstacle_to_slices(cut_of(dense + "  - {name: b, type: batch_norm}\n"), 2),
+              testing::HasSubstr("is a stage itself"));
+  EXPECT_THAT(obstacle_to_slices(cut_of("  - {name: p, type: global_average_pool}\n" + dense), 2),
+              testing::HasSubstr("layer d reads single numbers"));
+  EXPECT_EQ(obstacle_to_slices(cut_of("  - {name: c, type: conv, filters: 1, kernel: 1}\n" + dense), 2),
+            "layer d reads a single channel");
 }
 
 }  // namespace

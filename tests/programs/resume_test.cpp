@@ -42,6 +42,29 @@ TEST_F(Runs, GoOnFromTheirFolderAlone) {
   EXPECT_EQ(alone.wait(100s), kSuccess) << alone.output();
 }
 
+TEST_F(Runs, KeepTheirOptionsUntilTheyGoOnWithOthers) {
+  Process train = master(training(folder("run"), {"--steps", "2"}));
+  ASSERT_EQ(train.wait(60s), kSuccess) << train.output();
+  const auto config = [&] { return file_bytes(folder("run") + "/config.yaml"); };
+  const std::string before = config();
+  const std::vector<std::string> resume{"train", "--resume",   folder("run"), "--slaves",
+                                        "2",     "--insecure", "--listen",    endpoint_};
+  std::vector<std::string> impossible = resume;
+  impossible.insert(impossible.end(), {"--micro-batch", "7"});
+  Process refused = master(impossible);
+  EXPECT_EQ(refused.wait(60s), kFailure);
+  EXPECT_THAT(refused.output(), HasSubstr("--micro-batch 7"));
+  EXPECT_EQ(config(), before);
+  Process waiting = master(resume);
+  ASSERT_TRUE(waiting.wait_for("waiting for 2 slaves", 60s)) << waiting.output();
+  waiting.signal(SIGINT);
+  EXPECT_EQ(waiting.wait(60s), kInterrupted) << waiting.output();
+  EXPECT_EQ(config(), before);
+  Process rest = master({"train", "--resume", folder("run"), "--steps", "4", "--checkpoint-seconds", "9"});
+  EXPECT_EQ(rest.wait(60s), kSuccess) << rest.output();
+  EXPECT_THAT(config(), HasSubstr("checkpoint-seconds: \"9\""));
+}
+
 TEST_F(Runs, SayWhatTheyWereStartedWithInstead) {
   Process train = master(training(folder("run"), {"--steps", "2"}));
   ASSERT_EQ(train.wait(60s), kSuccess) << train.output();

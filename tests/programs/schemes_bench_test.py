@@ -50,6 +50,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(lan.words_of("join-bf16-every16"), ["--sync", "join", "--wire", "bf16", "--sync-every", "16"])
         self.assertEqual(lan.words_of("join-bf16-distributed"), ["--sync", "join", "--wire", "bf16", "--server", "distributed"])
         self.assertEqual(lan.words_of("none-fp32-semaphore"), ["--sync", "none", "--wire", "fp32", "--semaphore"])
+        self.assertEqual(lan.words_of("none-fp32"), ["--sync", "none", "--no-semaphore", "--wire", "fp32"])
         self.assertEqual(lan.words_of("star-samples-bf16"), ["--exchange", "star", "--layout", "samples", "--wire", "bf16"])
 
     def test_unknown_words_are_refused(self):
