@@ -1,5 +1,6 @@
 #include "master/commands/replica_options.hpp"
 
+#include <cstdint>
 #include <string>
 
 #include "cli/checks.hpp"
@@ -61,9 +62,10 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
                   "the update by its "
                   "gradients (default: no bound)")
       ->check(whole_number(0, 1000000));
-  command.add_flag("--semaphore,!--no-semaphore", options.semaphore,
-                   "with --sync join or none: the master sends weights to one replica at a time, and takes gradients "
-                   "from one at a time (default: with none alone)");
+  command.add_flag_function(
+      "--semaphore,!--no-semaphore", [&options](std::int64_t given) { options.semaphore = given > 0; },
+      "with --sync join or none: the master sends weights to one replica at a time, and takes gradients from one at a "
+      "time (default: with none alone)");
   command.add_flag("--scale-rate", options.scale_rate,
                    "with --sync join: multiply the learning rate by the number of batches whose gradients count");
 }

@@ -95,7 +95,7 @@ TEST(DenseSlices, HaveObstacles) {
               testing::HasSubstr("is a stage itself"));
   EXPECT_THAT(obstacle_to_slices(cut_of("  - {name: p, type: global_average_pool}\n" + dense), 2),
               testing::HasSubstr("layer d reads single numbers"));
-  EXPECT_EQ(obstacle_to_slices(cut_of("  - {name: c, type: conv, filters: 1, kernel: 1}\n" + dense), 2),
+  EXPECT_EQ(obstacle_to_slices(cut_of("  - {name: e, type: conv, filters: 1, kernel: 1}\n" + dense), 2),
             "layer d reads a single channel");
 }
 
