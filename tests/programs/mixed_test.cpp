@@ -201,7 +201,8 @@ TEST(SharedDenseLayers, ArePlannedWhereTheyPay) {
   Process none(
       {CONVOY_MASTER, "plan", kSource + "/nets/resnet20.yaml", "--machines", "4x240@1000", "--dense", "members"});
   EXPECT_EQ(none.wait(60s), kFailure);
-  EXPECT_THAT(none.output(), testing::HasSubstr("--dense members: members cannot share the first dense layer"));
+  EXPECT_THAT(none.output(),
+              testing::HasSubstr("--dense members: the first dense layer cannot be shared: layer dense1 reads single"));
 }
 
 void expect_same_values(const SafetensorsFile& a, const SafetensorsFile& b) {
