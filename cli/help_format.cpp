@@ -48,7 +48,10 @@ class HelpFormat : public CLI::Formatter {
   }
 
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
-    return row(make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
+    std::string name = make_option_name(option, is_positional);
+    const std::string off = "{false}";  // behind the name that turns a flag off
+    if (name.ends_with(off)) name.erase(name.size() - off.size());
+    return row(name + make_option_opts(option), make_option_desc(option));
   }
 
   std::string make_subcommand(const CLI::App* command) const override {

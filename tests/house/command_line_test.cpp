@@ -45,15 +45,16 @@ std::string help_of(const std::string& command) {
   return text;
 }
 
-/// The options that a help lists: they stand at the beginning of its lines.
+/// The options that a help lists: they stand at the beginning of its lines, with the options that turn them off.
 Names options_in(const std::string& help) {
-  static const std::regex option(R"(^ {1,4}(?:-\w, ?)?(--[a-z][a-z0-9-]*).*)");
+  static const std::regex option(R"(^ {1,4}(?:-\w, ?)?(--[a-z][a-z0-9-]*)(?:,(--no-[a-z-]+))?.*)");
   Names names;
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
-    if (std::regex_match(line, match, option) && match[1] != "--help" && match[1] != "--version")
-      names.insert(match[1]);
+    if (!std::regex_match(line, match, option) || match[1] == "--help" || match[1] == "--version") continue;
+    names.insert(match[1]);
+    if (match[2].matched) names.insert(match[2]);
   }
   return names;
 }

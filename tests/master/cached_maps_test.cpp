@@ -1,4 +1,4 @@
-// Runs whose frozen convolutions are computed by slaves, once for each image, whatever becomes of the slaves afterwards.
+// Runs whose frozen convolutions are computed by slaves, once for each image, whatever becomes of the slaves.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
