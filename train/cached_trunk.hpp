@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "nets/graph/net.hpp"
 #include "train/kept_maps.hpp"
 #include "train/trunk.hpp"
 
