@@ -26,7 +26,7 @@ NetOptions frozen_glyphs() {
 
 /// What is seen of a run.
 struct Seen {
-  std::vector<double> bytes;  ///< that members sent and received, by step
+  std::vector<double> bytes;  ///< the bytes that all members together sent and received, by step
   long steps = 0;
 };
 
