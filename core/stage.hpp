@@ -248,7 +248,9 @@ struct Stage {
   /// For kinds other than a convolution: 1 x 1, as many filters as channels, and no bias.
   Convolution conv;
   std::vector<ChannelLayer> after;
-  int moments = 1;  ///< tensors that the optimizer keeps for each of the stage's parameters (core/shard_state.hpp)
+  /// Tensors that the optimizer keeps for each of the stage's parameters (core/shard_state.hpp); 0 where a parameter
+  /// server updates them, and not the devices that hold the stage.
+  int moments = 1;
   StageKind kind = StageKind::convolution;
   ResponseNorm norm;  ///< used where `kind` is response_norm
   Sources from;       ///< empty: all maps of the previous stage, or of the images for the first stage

@@ -243,7 +243,7 @@ class Chooser {
         if (trial.always || !hopeless(trial.least)) {
           some.push_back(&trial);
         } else if (first_of_kind) {
-          Alternative listed = alternative(all[trial.family].front(), trial.first, team);
+          Alternative listed = alternative(trial.first, team);
           listed.at_least = true;
           listed.seconds = trial.least.seconds;
           listed.joules = trial.least.joules;
@@ -266,7 +266,26 @@ class Chooser {
         if (!best || tried.cost <= kWorthwhile * best->cost) best = std::move(tried);
       }
     }
+    if (best) try_early_sums(*best, team);
     return best;
+  }
+
+  /// Tries more and more early sums until they gain nothing, and replaces a plan by a much better one.
+  void try_early_sums(Tried& best, const Team& team) {
+    std::optional<Tried> early;
+    for (const int count : early_sums_to_try(best.plan, trunk_)) {
+      Plan plan = best.plan;
+      plan.early_sums = count;
+      const TaskGraph graph = make_task_graph(plan, trunk_);
+      const ClusterModel cluster = measured_cluster(plan, trunk_, members_, master_, &graph);
+      Tried tried = simulated(plan, team, graph, cluster);
+      if (early && tried.cost >= early->cost) break;
+      early = std::move(tried);
+    }
+    if (!early) return;
+    choice_.alternatives.push_back(early->alternative);
+    least_ = std::min(least_, early->cost);
+    if (early->cost <= kWorthwhile * best.cost) best = std::move(*early);
   }
 
   /// Returns the seconds in which the members' cards receive the maps of others for a forward pass; 0 for other
@@ -304,10 +323,21 @@ class Chooser {
     return {.cost = cost_of(step, energy), .seconds = step.seconds, .joules = energy.joules()};
   }
 
-  Alternative alternative(const Form& form, const Plan& plan, const Team& team) const {
+  Alternative alternative(const Plan& plan, const Team& team) const {
     return {.text = fmt::format("{} of {} member{}, {}", team.size(), members_.size(), members_.size() == 1 ? "" : "s",
                                 describe(plan)),
-            .layout = form.by_samples > 0 ? Layout::samples : Layout::filters};
+            .layout = std::ranges::any_of(plan.stages, has_several_rows) ? Layout::samples : Layout::filters};
+  }
+
+  /// Simulates a plan, whose graph is `graph`.
+  Tried simulated(const Plan& plan, const Team& team, const TaskGraph& graph, const ClusterModel& cluster) const {
+    Simulated predicted = simulate(graph, plan, trunk_, cluster);
+    StepEnergy energy = energy_of(predicted, members_, master_, wishes_.terms);
+    const double cost = cost_of(predicted, energy);
+    Alternative listed = alternative(plan, team);
+    listed.seconds = predicted.seconds;
+    listed.joules = energy.joules();
+    return {plan, std::move(predicted), std::move(energy), cost, std::move(listed)};
   }
 
   /// Tries more and more micro-batches until twice in a row they gain nothing.
@@ -321,13 +351,8 @@ class Chooser {
       const TaskGraph graph = make_task_graph(*plan, trunk_);
       const ClusterModel cluster = measured_cluster(*plan, trunk_, members_, master_, &graph);
       if (first && !trial.always && hopeless(bound_of(graph, *plan, cluster))) return;
-      Simulated predicted = simulate(graph, *plan, trunk_, cluster);
-      StepEnergy energy = energy_of(predicted, members_, master_, wishes_.terms);
-      const double cost = cost_of(predicted, energy);
-      Alternative listed = alternative(form, *plan, team);
-      listed.seconds = predicted.seconds;
-      listed.joules = energy.joules();
-      trial.tried.push_back({std::move(*plan), std::move(predicted), std::move(energy), cost, std::move(listed)});
+      trial.tried.push_back(simulated(*plan, team, graph, cluster));
+      const double cost = trial.tried.back().cost;
       vain = cost < best ? 0 : vain + 1;
       best = std::min(best, cost);
       if (vain == 2) break;

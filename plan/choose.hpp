@@ -53,6 +53,7 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
 
 /// Chooses among shares by speed within memory (make_plan) for all members and for only the fastest of them, star and
 /// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none.
+/// For the best plan of each set of members, tries whether sums of gradients should leave early.
 /// Leaves out plans whose busiest processor or card alone makes them worse than the best plan. For other objectives
 /// than time, the members that take the fewest joules for their work are tried, too. If the user wants a cut along
 /// samples but no two members can share them, members share filters. The last member may be the master. Throws Error

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/shard_state.hpp"
 #include "plan/dense_slices.hpp"
 
 namespace convoy {
@@ -66,6 +67,26 @@ std::vector<Family> families(const std::vector<Stage>& trunk, int batch, const W
   const std::vector<Family> by_samples = families_by_samples(trunk, micro_batches, wishes);
   all.insert(all.end(), by_samples.begin(), by_samples.end());
   return all;
+}
+
+std::vector<int> early_sums_to_try(const Plan& plan, const std::vector<Stage>& trunk) {
+  std::vector<double> from(trunk.size() + 1, 0.0);  // the weights of each stage and of those behind it
+  for (std::size_t s = trunk.size(); s-- > 0;) {
+    from[s] = from[s + 1];
+    if (trunk[s].moments == 0 || !has_several_rows(plan.stages[s])) continue;
+    for (const ParameterSpec& each : parameters_of(trunk[s], trunk[s].conv.filters)) {
+      if (each.trained) from[s] += static_cast<double>(each.shape.size());
+    }
+  }
+  std::vector<int> counts;
+  if (!(from[0] > 0.0)) return counts;
+  for (const double part : {0.1, 0.2, 0.3, 0.4, 0.5}) {
+    std::size_t first = trunk.size();
+    while (from[first] < part * from[0]) --first;
+    const auto count = static_cast<int>(trunk.size() - first);
+    if (counts.empty() || counts.back() < count) counts.push_back(count);
+  }
+  return counts;
 }
 
 }  // namespace convoy

@@ -33,6 +33,8 @@ class GraphBuilder {
   bool frozen(int s) const { return has_parameters(stage(s)) && !has_trained_parameters(stage(s)); }
   /// Returns whether several members hold weights of the stage and find parts of their gradients.
   bool joins_gradients(int s) const { return has_several_rows(plan_of(s)) && has_trained_parameters(stage(s)); }
+  /// Returns whether owners send the sums of a stage's gradients as soon as they have them.
+  bool sends_sums_early(int s) const { return s >= static_cast<int>(trunk_.size()) - plan_.early_sums; }
   /// Returns whether several members normalise over the stage's samples together.
   bool joins_statistics(int s) const { return training_ && has_several_rows(plan_of(s)) && batch_norms(stage(s)) > 0; }
   Box whole(int s) const;
@@ -68,6 +70,13 @@ class GraphBuilder {
   Joining find_statistics(int s, int norm, Cargo cargo, const std::map<int, std::vector<int>>& ready);
   std::map<int, std::vector<int>> take_statistics(const Joining& joining);
 
+  /// Weights, or sums of their gradients, that an owner sends another member.
+  struct Delivery {
+    int owner = 0;
+    int user = 0;
+    FilterRange filters;
+  };
+  std::vector<Delivery> deliveries(int s, bool of_sums) const;
   void send_updates(int s);
   void update_here(int s);
   void update(int s, int member);
@@ -97,7 +106,8 @@ class GraphBuilder {
   std::map<std::pair<int, int>, std::vector<int>> filter_parts_;
   /// By stage and node, the task after which the layers up to the first batch norm have been computed backward.
   std::map<std::pair<int, int>, int> normalised_back_;
-  /// By stage and node, the sends that bring it the sums of gradients by which it updates filters of others.
+  /// By stage and node that updates filters of others by the sums of gradients, the sends of this step that bring it
+  /// the sums. Early ones have come in the step before.
   std::map<std::pair<int, int>, std::vector<int>> sums_;
   std::set<std::pair<int, int>> updates_;  ///< stage and node of each update
   /// By stage and node, the tasks after which the node has the updated weights; its own update is the first.

@@ -320,6 +320,10 @@ std::string describe(const Plan& plan) {
   if (replicated > 0) text += fmt::format(", first {} replicated", replicated == 1 ? "stage" : "stages");
   const auto by_samples = std::ranges::count_if(plan.stages, has_several_rows);
   if (by_samples > 0) text += fmt::format(", {} of {} stages cut along samples", by_samples, plan.stages.size());
+  if (plan.early_sums > 0) {
+    text += fmt::format(", sums of the last {} sent early",
+                        plan.early_sums == 1 ? "stage" : fmt::format("{} stages", plan.early_sums));
+  }
   return text;
 }
 

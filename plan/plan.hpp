@@ -122,6 +122,10 @@ struct Plan {
   NumberType wire = NumberType::fp32;
   int micro_batches = 1;  ///< equal parts of the batch; one may travel while the next is computed
   bool relayed = false;   ///< the master sends images to the first slave, which passes them to the second, and so on
+  /// Number of last stages whose owners send the sums of gradients as soon as they have them. The sums of other stages
+  /// leave when the next step begins. A backward pass begins with the last stages, so their sums fill the links while
+  /// earlier stages are computed.
+  int early_sums = 0;
   /// Members, ascending, whose devices do not update weights to the same bits as others (devices/same_bits.hpp). They
   /// are sent the owners' weights, and send others the weights of filters that they own.
   std::vector<int> unequal = {};

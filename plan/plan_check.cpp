@@ -131,6 +131,9 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
     fail("plan: the exchange {} sends whole batches, not {} micro-batches", to_string(plan.exchange),
          plan.micro_batches);
   }
+  if (plan.early_sums < 0 || plan.early_sums > static_cast<int>(trunk.size())) {
+    fail("plan: \"early_sums\" is {}; expected a number of stages from 0 to {}", plan.early_sums, trunk.size());
+  }
   int after = 0;
   for (const int member : plan.unequal) {
     if (member < after || member >= static_cast<int>(plan.members.size())) {

@@ -67,6 +67,7 @@ std::string to_json(const Plan& plan) {
               {"wire", to_string(plan.wire)},
               {"micro_batches", plan.micro_batches},
               {"relayed", plan.relayed},
+              {"early_sums", plan.early_sums},
               {"unequal", plan.unequal}}
              .dump(1) +
          "\n";
@@ -82,6 +83,7 @@ Plan plan_from_json(const std::string& text, const std::string& file) {
     const int samples = plan.micro_batches > 0 ? micro_batch_size(plan) : 0;
     for (const Json& stage : json.at("stages")) plan.stages.push_back(stage_from_json(stage, samples));
     plan.relayed = json.value("relayed", false);
+    if (json.contains("early_sums")) plan.early_sums = integer(json, "early_sums");
     for (const Json& member : json.value("unequal", Json::array())) plan.unequal.push_back(member_from_json(member));
     return plan;
   } catch (const Json::exception& error) {

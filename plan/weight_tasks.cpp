@@ -8,29 +8,35 @@ namespace convoy {
 
 // ---- the update by the gradients of the step before ----------------------------------------------------------------
 
-/// Where several members hold weights of a stage, its owners send the sums of gradients to holders that update by them.
+/// Where several members hold weights of a stage, its owners send the sums of gradients to holders that update by them,
+/// unless the sums left early.
 /// An owner of which another member needs the weights updates its filters, and sends it those. These tasks come first,
 /// in the order in which the next forward pass needs the weights, so that those of later stages travel while earlier
 /// stages are computed.
 void GraphBuilder::send_updates(int s) {
   if (!has_trained_parameters(stage(s)) || (!replicated(s) && !joins_gradients(s))) return;
-  const auto for_each_user = [&](bool by_sums, const auto& visit) {
-    for (const Assignment& owner : owners_of(plan_of(s))) {
-      for (const Computing& user : needs_.forward[s]) {
-        const FilterRange both = common(user.box.channels, owner.filters);
-        const bool takes = joins_gradients(s) && takes_sums(plan_, owner.member, user.node);
-        if (user.node != owner.member && both.count > 0 && takes == by_sums) visit(owner.member, user.node, both);
-      }
-    }
-  };
-  for_each_user(true, [&](int owner, int user, FilterRange filters) {
-    sums_[{s, user}].push_back(send_weights(owner, user, Cargo::filter_sum, s, {filters, {}}, {}));
-  });
-  for_each_user(false, [&](int owner, int user, FilterRange filters) {
+  for (const auto& [owner, user, filters] : deliveries(s, true)) {
+    std::vector<int>& sums = sums_[{s, user}];
+    if (!sends_sums_early(s)) sums.push_back(send_weights(owner, user, Cargo::filter_sum, s, {filters, {}}, {}));
+  }
+  for (const auto& [owner, user, filters] : deliveries(s, false)) {
     update(s, owner);
     const int done = updated_.at({s, owner}).front();
     updated_[{s, user}].push_back(send_weights(owner, user, Cargo::weights, s, {filters, {}}, {done}));
-  });
+  }
+}
+
+/// Returns what owners send other members for the update of a stage: sums of gradients, or the updated weights.
+std::vector<GraphBuilder::Delivery> GraphBuilder::deliveries(int s, bool of_sums) const {
+  std::vector<Delivery> all;
+  for (const Assignment& owner : owners_of(plan_of(s))) {
+    for (const Computing& user : needs_.forward[s]) {
+      const FilterRange both = common(user.box.channels, owner.filters);
+      const bool takes = joins_gradients(s) && takes_sums(plan_, owner.member, user.node);
+      if (user.node != owner.member && both.count > 0 && takes == of_sums) all.push_back({owner.member, user.node, both});
+    }
+  }
+  return all;
 }
 
 /// Members whose weights nobody waits for update them right before they compute the stage.
@@ -90,7 +96,8 @@ void GraphBuilder::send_filter_parts(int s, const Tile& tile, int found) {
 int GraphBuilder::send_weights(int from, int to, Cargo cargo, int s, const Box& box, std::vector<int> after) {
   const auto add_send = [&](int sender, int receiver, std::vector<int> before) {
     const int sent = send(sender, receiver, cargo, s, 0, box, std::move(before));
-    graph_.tasks[sent].of_update = cargo != Cargo::filter_part;
+    const bool early = cargo == Cargo::filter_sum && sends_sums_early(s);
+    graph_.tasks[sent].of_update = cargo != Cargo::filter_part && !early;
     return sent;
   };
   if (plan_.exchange == Exchange::ring || from == graph_.master) return add_send(from, to, std::move(after));
@@ -101,14 +108,19 @@ int GraphBuilder::send_weights(int from, int to, Cargo cargo, int s, const Box& 
   return to == graph_.master ? at_master : add_send(graph_.master, to, {at_master});
 }
 
-/// Each owner adds up the gradients of its filters in the order of the rows.
+/// Each owner adds up the gradients of its filters in the order of the rows. Early sums leave at once.
 void GraphBuilder::sum_filters(int s) {
+  std::map<int, int> sums;  // by owner
   for (const Assignment& owner : owners_of(plan_of(s))) {
-    add({.kind = TaskKind::filter_sum,
-         .node = owner.member,
-         .stage = s,
-         .filters = owner.filters,
-         .after = filter_parts_.at({s, owner.member})});
+    sums[owner.member] = add({.kind = TaskKind::filter_sum,
+                              .node = owner.member,
+                              .stage = s,
+                              .filters = owner.filters,
+                              .after = filter_parts_.at({s, owner.member})});
+  }
+  if (!sends_sums_early(s)) return;
+  for (const auto& [owner, user, filters] : deliveries(s, true)) {
+    send_weights(owner, user, Cargo::filter_sum, s, {filters, {}}, {sums.at(owner)});
   }
 }
 

@@ -144,7 +144,8 @@ Plan read(const fb::Plan& t) {
             .exchange = static_cast<Exchange>(within(static_cast<int>(t.exchange()), 0, 2, "exchange")),
             .wire = static_cast<NumberType>(within(static_cast<int>(t.wire()), 0, 3, "number type")),
             .micro_batches = static_cast<int>(within(t.micro_batches(), 1U, kLargestBatch, "micro-batches")),
-            .relayed = t.relayed()};
+            .relayed = t.relayed(),
+            .early_sums = number(t.early_sums(), kMostStages, "early sums")};
   if (const auto* unequal = t.unequal()) {
     if (unequal->size() > kMostMembers) fail("{} members are unequal; the limit is {}", unequal->size(), kMostMembers);
     for (const std::uint32_t each : *unequal) plan.unequal.push_back(number(each, kMostMembers - 1, "member"));

@@ -100,7 +100,7 @@ flatbuffers::Offset<fb::Plan> encode(Builder& builder, const Plan& plan) {
   const auto all_unequal = builder.CreateVector(unequal);
   return fb::CreatePlan(builder, u32(plan.batch), members, builder.CreateVector(stages),
                         static_cast<fb::Exchange>(plan.exchange), static_cast<fb::NumberType>(plan.wire),
-                        u32(plan.micro_batches), plan.relayed, all_unequal);
+                        u32(plan.micro_batches), plan.relayed, all_unequal, u32(plan.early_sums));
 }
 
 /// One overload for each message. An overload returns the tag and the value of the union Body.

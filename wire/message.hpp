@@ -17,7 +17,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 21;
+inline constexpr std::uint32_t kProtocolVersion = 22;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Says that the slave's device computes nothing and only takes the time of computing.

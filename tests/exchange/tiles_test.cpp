@@ -134,6 +134,7 @@ struct TilesCase {
   std::size_t from = 0;      ///< stages before this one are cut along filters alone
   std::size_t until = 1000;  ///< so are stages from this one on
   bool relayed = false;
+  int early_sums = 0;
 };
 
 void PrintTo(const TilesCase& c, std::ostream* out) { *out << c.name; }
@@ -143,6 +144,7 @@ Plan plan_of(const TilesCase& c, const Stages& trunk, bool weightless = false) {
   set_micro_batches(plan, c.micro_batches);
   plan.exchange = c.exchange;
   plan.relayed = c.relayed;
+  plan.early_sums = c.early_sums;
   for (std::size_t s = c.from; s < trunk.size() && s < c.until; ++s) {
     if (everywhere(plan.stages[s]) && !weightless) continue;
     plan.stages[s] = in_rows(trunk[s], c.samples, c.grid);
@@ -240,7 +242,11 @@ INSTANTIATE_TEST_SUITE_P(Plans, TilesTogether,
                                          TilesCase{
                                              "SamplesThenFiltersInAStar", kStar, 1, true, {2, 5, 1, 4}, kSamples, 0, 2},
                                          TilesCase{"FiltersThenSamples", kRing, 1, true, {2, 5, 1, 4}, kSamples, 1, 3},
-                                         TilesCase{"Relayed", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 1, true}),
+                                         TilesCase{"Relayed", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 1, true},
+                                         TilesCase{
+                                             "EarlySums", kRing, 1, false, {3, 3, 3, 3}, kSamples, 0, 1000, false, 2},
+                                         TilesCase{
+                                             "EarlySumsInAStar", kStar, 2, true, {4, 2}, kSquare, 0, 1000, false, 2}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(TilesTogether, WorkOnEveryDevice) {

@@ -30,6 +30,7 @@ class PlanDrawer {
     plan.exchange = random_.below(2) == 0 ? Exchange::star : Exchange::ring;
     plan.relayed = plan.exchange == Exchange::ring && random_.below(2) == 0;
     for (std::size_t s = 0; s < trunk_.size(); ++s) plan.stages[s] = stage(plan, s);
+    plan.early_sums = between(0, static_cast<int>(trunk_.size()));
     for (int i = 0; i < members; ++i) {
       if (random_.below(6) == 0) plan.unequal.push_back(i);
     }

@@ -53,6 +53,7 @@ inline Assign sample_assign() {
             .wire = NumberType::bf16,
             .micro_batches = 8,
             .relayed = true,
+            .early_sums = 1,
             .unequal = {1}};
   plan.stages[0].replicated = true;
   return {{sample_stage(), next_stage()},
