@@ -33,7 +33,8 @@ std::vector<GraphBuilder::Delivery> GraphBuilder::deliveries(int s, bool of_sums
     for (const Computing& user : needs_.forward[s]) {
       const FilterRange both = common(user.box.channels, owner.filters);
       const bool takes = joins_gradients(s) && takes_sums(plan_, owner.member, user.node);
-      if (user.node != owner.member && both.count > 0 && takes == of_sums) all.push_back({owner.member, user.node, both});
+      if (user.node == owner.member || both.count == 0 || takes != of_sums) continue;
+      all.push_back({owner.member, user.node, both});
     }
   }
   return all;

@@ -226,7 +226,8 @@ TEST(WorkShares, CountOperationsInsteadOfFilters) {
 
 TEST(PlanJson, RoundTrip) {
   const std::vector<Stage> trunk{make_stage(3, 10), make_stage(10, 7)};
-  const Plan plan = proportional_plan(trunk, 32, {"a", "b", "c"}, {1.0, 2.0, 0.0});
+  Plan plan = proportional_plan(trunk, 32, {"a", "b", "c"}, {1.0, 2.0, 0.0});
+  plan.early_sums = 1;
   EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
 }
 
@@ -276,6 +277,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadPlan{"Member",
                 R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 1, "first": 0, "filters": 10}]}]})",
                 "names member 1"},
+        BadPlan{"EarlySums",
+                R"({"batch": 1, "members": ["a"], "early_sums": 2,
+                    "stages": [{"shards": [{"member": 0, "first": 0, "filters": 10}]}]})",
+                "\"early_sums\" is 2; expected a number of stages from 0 to 1"},
         BadPlan{
             "Negative",
             R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": -10}]}]})",

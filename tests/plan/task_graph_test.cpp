@@ -375,9 +375,6 @@ TEST(Plans, NameWhatCannotBe) {
   relayed.stages[0].replicated = false;
   relayed.relayed = true;
   expect(relayed, "slaves can relay images only in the ring");
-  Plan early = plan;
-  early.early_sums = 3;
-  expect(early, "\"early_sums\" is 3; expected a number of stages from 0 to 2");
   Plan thesis = plan;
   thesis.exchange = Exchange::thesis;
   thesis.micro_batches = 2;
@@ -391,7 +388,6 @@ TEST(Plans, SurviveJson) {
   const std::vector<Stage> trunk = trunk_of_500_1500();
   Plan plan = plan_of({"", 3, true, Exchange::ring, true, 4}, trunk, 24);
   plan.wire = NumberType::bf16;
-  plan.early_sums = 1;
   EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
   EXPECT_THAT([] { exchange_from("mesh"); },
               testing::ThrowsMessage<Error>(HasSubstr("expected star or ring or thesis")));
