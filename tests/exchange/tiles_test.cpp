@@ -228,26 +228,24 @@ TEST(NormsTogether, TrainInSharesAsOneDeviceDoes) { expect_alike_in_shares(trunk
 const Grid kSamples{{0}, {1}, {2}, {3}};
 const Grid kSquare{{0, 1}, {2, 3}};
 
-INSTANTIATE_TEST_SUITE_P(Plans, TilesTogether,
-                         testing::Values(TilesCase{"RingOfSamples", kRing, 1, false, {3, 3, 3, 3}, kSamples},
-                                         TilesCase{"UnequalRows", kRing, 1, false, {1, 6, 2, 3}, kSamples},
-                                         TilesCase{"StarOfSamples", kStar, 1, false, {2, 5, 1, 4}, kSamples},
-                                         TilesCase{"StarWithMaster", kStar, 2, true, {1, 2, 1, 2}, kSamples},
-                                         TilesCase{"RingInMicroBatches", kRing, 2, true, {2, 1, 2, 1}, kSamples},
-                                         TilesCase{"OneIdle", kRing, 3, false, {1, 3}, {{1}, {3}}},
-                                         TilesCase{"RingSquare", kRing, 1, false, {5, 7}, kSquare},
-                                         TilesCase{"StarSquare", kStar, 2, true, {4, 2}, kSquare},
-                                         TilesCase{"ThreeAndOne", kRing, 3, false, {3, 1}, {{0, 2, 3}, {1}}},
-                                         TilesCase{"SamplesThenFilters", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 2},
-                                         TilesCase{
-                                             "SamplesThenFiltersInAStar", kStar, 1, true, {2, 5, 1, 4}, kSamples, 0, 2},
-                                         TilesCase{"FiltersThenSamples", kRing, 1, true, {2, 5, 1, 4}, kSamples, 1, 3},
-                                         TilesCase{"Relayed", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 1, true},
-                                         TilesCase{
-                                             "EarlySums", kRing, 1, false, {3, 3, 3, 3}, kSamples, 0, 1000, false, 2},
-                                         TilesCase{
-                                             "EarlySumsInAStar", kStar, 2, true, {4, 2}, kSquare, 0, 1000, false, 2}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Plans, TilesTogether,
+    testing::Values(TilesCase{"RingOfSamples", kRing, 1, false, {3, 3, 3, 3}, kSamples},
+                    TilesCase{"UnequalRows", kRing, 1, false, {1, 6, 2, 3}, kSamples},
+                    TilesCase{"StarOfSamples", kStar, 1, false, {2, 5, 1, 4}, kSamples},
+                    TilesCase{"StarWithMaster", kStar, 2, true, {1, 2, 1, 2}, kSamples},
+                    TilesCase{"RingInMicroBatches", kRing, 2, true, {2, 1, 2, 1}, kSamples},
+                    TilesCase{"OneIdle", kRing, 3, false, {1, 3}, {{1}, {3}}},
+                    TilesCase{"RingSquare", kRing, 1, false, {5, 7}, kSquare},
+                    TilesCase{"StarSquare", kStar, 2, true, {4, 2}, kSquare},
+                    TilesCase{"ThreeAndOne", kRing, 3, false, {3, 1}, {{0, 2, 3}, {1}}},
+                    TilesCase{"SamplesThenFilters", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 2},
+                    TilesCase{"SamplesThenFiltersInAStar", kStar, 1, true, {2, 5, 1, 4}, kSamples, 0, 2},
+                    TilesCase{"FiltersThenSamples", kRing, 1, true, {2, 5, 1, 4}, kSamples, 1, 3},
+                    TilesCase{"Relayed", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 1, true},
+                    TilesCase{"EarlySums", kRing, 1, false, {3, 3, 3, 3}, kSamples, 0, 1000, false, 2},
+                    TilesCase{"EarlySumsInAStar", kStar, 2, true, {4, 2}, kSquare, 0, 1000, false, 2}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(TilesTogether, WorkOnEveryDevice) {
   for (const Stages& trunk : {normalised_chain(), activated_chain()}) {
