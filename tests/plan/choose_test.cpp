@@ -303,7 +303,7 @@ TEST(Choose, ReplicatesNoOutput) {
   stages.back().from = {{.stage = 0, .channels = {0, 50}}};
   for (const double mbytes : {1.0, 3.0, 10.0, 30.0, 100.0}) {
     std::vector<MemberProfile> members;
-    for (int i = 0; i < 4; ++i) members.push_back(machine(fmt::format("m{}", i), 1000, mbytes, stages));
+    for (int i = 0; i < 4; ++i) members.push_back(machine(fmt::format("m{}", i), 100, mbytes, stages));
     const Wishes wishes{.exchange = Exchange::ring, .layout = Layout::filters};
     EXPECT_NO_THROW(validate(choose_plan(stages, kBatch, members, wishes, {.head = kHead}).plan, stages));
   }
