@@ -331,6 +331,7 @@ void Session::carry(Parcel&& parcel) {
 
 void Session::finish_step() {
   while (in_step_ && node_ && node_->finished()) {
+    send_squares();
     in_step_ = false;
     try_to("a Snapshot", [&] { answer_snapshots(); });
     finish();

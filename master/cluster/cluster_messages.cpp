@@ -242,6 +242,10 @@ void ClusterTrunk::take_done(std::size_t slave, const wire::Done& done) {
   // Otherwise the slave would compute with a state that it never received.
   if (owed_[slave] == states_->unanswered_offers(slave)) broke_protocol(slave, "Done came where Wanted was due");
   --owed_[slave];
+  // Otherwise the master would wait for ever: nothing but Squares would be due, and so no limit would count.
+  if (squares_due_ && owed_[slave] == 0 && !squares_[slave] && updates(node_->graph(), static_cast<int>(slave))) {
+    broke_protocol(slave, "Done came where Squares was due");
+  }
   if (step_ == 0) waited_ = {};
   const Given step = given(step_ - std::min<std::uint64_t>(step_, static_cast<std::uint64_t>(owed_[slave])));
   for (const std::uint32_t stage : done.broken) {

@@ -55,6 +55,7 @@ struct HostileCase {
   FakeSlave::Misdeed misdeed;
   std::string says;
   std::chrono::seconds patience{1};  ///< of the master with a slave that makes no progress
+  bool clips = false;                ///< whether steps need the squares of the gradient
 };
 
 void PrintTo(const HostileCase& each, std::ostream* out) { *out << each.name; }
@@ -80,6 +81,8 @@ std::vector<HostileCase> bad_manners() {
          s.send(wire::Done{});
        },
        "broke the protocol: an unrequested Done came"},
+      {"DoneWithoutSquares", "Step", [](FakeSlave& s) { s.send(wire::Done{}); },
+       "broke the protocol: Done came where Squares was due", 1s, true},
       {"UnreachedLate", "Step",
        [](FakeSlave& s) {
          s.send(wire::Unreached{{"nobody"}});
@@ -222,6 +225,7 @@ const std::vector<HostileCase>& hostile_cases() {
 /// Training steps that a test does.
 struct Steps {
   int count = 1;
+  bool clips = false;  ///< whether they need the squares of the gradient
   NumberType wire = NumberType::fp32;
   Device* own = nullptr;  ///< the master's
   std::chrono::seconds patience{1};
@@ -240,8 +244,9 @@ std::string error_of_steps(Crew& crew, const Steps& steps = {}) {
     for (const Stage& stage : stages) states.push_back(zero_state(stage, stage.conv.filters));
     trunk.load(states);
     for (int step = 0; step < steps.count; ++step) {
-      trunk.forward(images_of_ones(input_shape(stages[0], kHostileBatch)), {.training = true});
+      trunk.forward(images_of_ones(input_shape(stages[0], kHostileBatch)), {.training = true, .squares = steps.clips});
       trunk.backward(Tensor(output_shape(stages[1], kHostileBatch, 4), 1.0F));
+      if (steps.clips) trunk.gradient_squares();
       trunk.update({});
     }
     trunk.snapshot();
@@ -261,7 +266,7 @@ TEST_P(HostileSlave, IsNamed) {
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
   crew.gather(1, never, [] {});
-  const std::string error = error_of_steps(crew, {.patience = GetParam().patience});
+  const std::string error = error_of_steps(crew, {.clips = GetParam().clips, .patience = GetParam().patience});
   stop = true;
   thread.join();
   EXPECT_THAT(error, HasSubstr("evil"));
