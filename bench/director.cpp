@@ -28,10 +28,12 @@ double median_seconds(Work work) {
 }
 
 /// Returns the bytes of a stage's weights and running averages where the values of trained parameters travel in `type`.
+/// The bytes in transit of a stage's weights and moments.
 double bytes_in(NumberType type, const Stage& stage) {
   std::size_t bytes = 0;
   for (const ParameterSpec& spec : parameters_of(stage, stage.conv.filters)) {
-    bytes += bytes_of(spec.trained ? type : NumberType::fp32, spec.shape.size());
+    const std::size_t tensors = 1 + (spec.trained ? static_cast<std::size_t>(stage.moments) : 0);
+    bytes += tensors * bytes_of(spec.trained ? type : NumberType::fp32, spec.shape.size());
   }
   return static_cast<double>(bytes);
 }
@@ -114,6 +116,13 @@ Plan plan_of_replica(const std::string& folder, const Cut& parts) {
          file, plan.members.size());
   }
   return plan;
+}
+
+double bytes_of_model(const Cut& parts, const Plan& plan) {
+  const NumberType type = plan.wire == NumberType::bf16 ? NumberType::bf16 : NumberType::fp32;
+  double bytes = 0.0;
+  for (const Stage& stage : parts.trunk) bytes += bytes_in(type, stage);
+  return bytes;
 }
 
 estimate::Director director_of(const Net& net, const Cut& parts, const Plan& plan, const Calibration& timed) {

@@ -18,4 +18,8 @@ Plan plan_of_replica(const std::string& folder, const Cut& parts);
 /// to time it.
 estimate::Director director_of(const Net& net, const Cut& parts, const Plan& plan, const Calibration& timed);
 
+/// Returns the bytes in transit of the trunk's weights and moments, where replicas train by themselves: in bf16 if the
+/// maps travel in bf16, and else in fp32.
+double bytes_of_model(const Cut& parts, const Plan& plan);
+
 }  // namespace convoy

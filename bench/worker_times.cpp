@@ -167,9 +167,6 @@ void take_alone(const Net& net, const std::string& folder, WorkerTimes& times) {
 void take_trunk(const Net& net, const estimate::Director& director, WorkerTimes& times) {
   times.tensors = director.stages;
   times.bytes = std::reduce(director.stages.begin(), director.stages.end());
-  for (const Stage& stage : cut(net).trunk) {
-    times.model_bytes += static_cast<double>(state_bytes(stage, stage.conv.filters));
-  }
   times.notes.push_back(
       fmt::format("the weights of {} before its dense layers have {:.4g} MB; the images of a batch have {:.4g} MB, and "
                   "the master works {:.4g} s for each gradient and {:.4g} s for each update",
@@ -186,7 +183,11 @@ WorkerTimes from_run(const TimeSources& sources) {
     const Calibration timed = calibration_of_slaves(net, parts, calibration);
     const HeadTimes& head = sources.master ? HeadTimes{} : timed.master.head;
     if (sources.gradient.empty()) take_speeds(timed, parts, head, calibration, times);
-    if (sources.master) times.director = director_of(net, parts, plan_of_replica(sources.from_run, parts), timed);
+    if (sources.master) {
+      const Plan plan = plan_of_replica(sources.from_run, parts);
+      times.director = director_of(net, parts, plan, timed);
+      times.model_bytes = bytes_of_model(parts, plan);
+    }
     if (sources.transfer.empty() && !sources.mbits) take_timed_links(timed, times);
   } else if (sources.master) {
     fail("{}: --master needs a run with slaves, which has a calibration.json", sources.from_run);

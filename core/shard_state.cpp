@@ -113,6 +113,33 @@ void paste(const ShardState& part, FilterRange range, ShardState& whole) {
   }
 }
 
+namespace {
+
+/// Calls combine(value of `from`, value of `state`) for each value of a trained parameter.
+template <class Combine>
+void for_each_trained(const Stage& stage, const ShardState& from, ShardState& state, const Combine& combine) {
+  const std::vector<ParameterSpec> specs = parameters_of(stage, stage.conv.filters);
+  invariant(specs.size() == state.parameters.size() && specs.size() == from.parameters.size(),
+            "both states belong to the stage");
+  for (std::size_t p = 0; p < specs.size(); ++p) {
+    if (!specs[p].trained) continue;
+    const std::span<const float> since = from.parameters[p].value.span();
+    const std::span<float> values = state.parameters[p].value.span();
+    invariant(since.size() == values.size(), "both states have the same filters");
+    for (std::size_t i = 0; i < values.size(); ++i) combine(since[i], values[i]);
+  }
+}
+
+}  // namespace
+
+void subtract_trained(const Stage& stage, const ShardState& from, ShardState& state) {
+  for_each_trained(stage, from, state, [](float since, float& value) { value -= since; });
+}
+
+void add_trained(const Stage& stage, const ShardState& from, ShardState& state) {
+  for_each_trained(stage, from, state, [](float since, float& value) { value += since; });
+}
+
 int moments_of(Optimizer optimizer) { return optimizer == Optimizer::adam ? 2 : 1; }
 
 UpdateStep with_rate(UpdateStep step, float rate) {

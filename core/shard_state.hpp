@@ -80,6 +80,11 @@ ShardState zero_state(const Stage& stage, int filters);
 ShardState slice(const ShardState& whole, FilterRange range);
 /// Copies `part` over the filters in `range` of the state `whole`.
 void paste(const ShardState& part, FilterRange range, ShardState& whole);
+/// Replaces the values of the trained parameters of `state` by what they have changed since they were those of `from`,
+/// a state of the same filters of the stage.
+void subtract_trained(const Stage& stage, const ShardState& from, ShardState& state);
+/// Adds the values of the trained parameters of `from` to those of `state`, which subtract_trained() left.
+void add_trained(const Stage& stage, const ShardState& from, ShardState& state);
 
 /// The rule of an update, for parameters w with gradients g, velocity v or moments m and s.
 enum class Optimizer : std::uint8_t {

@@ -16,6 +16,7 @@ class LoadingState {
   /// trunk that `task` names. Throws Error unless `task` has a hash for each block.
   LoadingState(const wire::Load& task, const Stage& stage, StateCache& cache);
 
+  NumberType type() const { return task_.type; }
   /// The blocks that the cache lacks.
   const wire::Wanted& wanted() const { return wanted_; }
   /// Copies the values of a Piece. Throws Error if other values are due.

@@ -128,6 +128,8 @@ class Session {
   std::optional<LoadingState> loading_;
   wire::Deadline transfer_until_;  ///< when the master must have sent the next message of a transfer
   bool given_up_ = false;          ///< whether a link that the plan needs broke; the master knows and sends a new plan
+  /// By stage, the values of a Load in 16 bits, from which Snapshots of changes count.
+  std::map<std::size_t, FilterState> loaded_;
   std::deque<wire::Snapshot> asked_;   ///< Snapshots whose values are not known yet
   std::deque<wire::Envelope> states_;  ///< Pieces of states that the master asked for with Snapshot, still to be sent
   MovingStates moving_;

@@ -24,6 +24,8 @@ std::size_t bytes_of_states(const Node& node) {
   return bytes;
 }
 
+bool asks_for_changes(const wire::Snapshot& task) { return !task.gradients && task.type != NumberType::fp32; }
+
 }  // namespace
 
 void Session::on(const wire::Assign& task) {
@@ -36,6 +38,7 @@ void Session::on(const wire::Assign& task) {
   coming_.clear();
   next_.reset();
   gradients_ = false;
+  loaded_.clear();
   asked_.clear();
   states_.clear();
   moving_ = {};
@@ -123,9 +126,17 @@ void Session::on(const wire::Load& task) {
 void Session::finish_load() {
   if (!loading_ || !loading_->complete()) return;
   // A state that a run begins with may serve other runs too, so it is also kept on disk.
-  const FilterState state = loading_->finish(cache_, !stepped_);
+  FilterState state = loading_->finish(cache_, !stepped_);
+  const NumberType type = loading_->type();
   loading_.reset();
   node().set_state(state.stage, state.filters, state.state);
+  const std::size_t stage = state.stage;
+  loaded_.erase(stage);
+  // Only where a replica keeps moments does it train by itself, so that its changes are asked for.
+  if (type != NumberType::fp32 && node().trunk()[stage].moments > 0) {
+    for (Parameter& parameter : state.state.parameters) parameter.moments.clear();
+    loaded_.emplace(stage, std::move(state));
+  }
   finish();
 }
 
@@ -149,6 +160,13 @@ void Session::on(const wire::Snapshot& task) {
          task.filters.first + task.filters.count - 1, task.stage_index);
   }
   if (task.gradients && (!gradients_ || next_)) fail("gradients were asked for before a training step");
+  if (asks_for_changes(task)) {
+    const auto loaded = loaded_.find(task.stage_index);
+    if (loaded == loaded_.end() || common(task.filters, loaded->second.filters) != task.filters) {
+      fail("changes of filters {} to {} of stage {} were asked for before these were loaded in 16 bits",
+           task.filters.first, task.filters.first + task.filters.count - 1, task.stage_index);
+    }
+  }
   asked_.push_back(task);
   answer_snapshots();
 }
@@ -163,14 +181,19 @@ void Session::answer_snapshots() {
   }
 }
 
-/// Puts the Pieces of a state, or of gradients, in the queue.
+/// Puts the Pieces of a state, of changes, or of gradients, in the queue.
 void Session::put_state(const wire::Snapshot& task) {
-  const ShardState state =
+  ShardState state =
       task.gradients ? node().gradients(task.stage_index, task.filters) : node().state(task.stage_index, task.filters);
+  if (asks_for_changes(task)) {
+    const FilterState& from = loaded_.at(task.stage_index);
+    const FilterRange part{task.filters.first - from.filters.first, task.filters.count};
+    subtract_trained(node().trunk()[task.stage_index], slice(from.state, part), state);
+  }
   wire::send_values({.step = 0, .task = task.stage_index, .first = 0},
-                    wire::values_of(state, node().trunk()[task.stage_index], task.type),
+                    wire::values_of(std::as_const(state), node().trunk()[task.stage_index], task.type),
                     [this](const wire::Envelope& piece) { states_.push_back(piece); });
-  if (task.gradients) return;
+  if (task.gradients || asks_for_changes(task)) return;
   // After a loss, the master loads the snapshot again, and blocks that are still in the cache need not travel.
   for (const FilterRange& block : wire::state_blocks(task.filters)) {
     const ShardState part = wire::block_of(state, task.filters, block);

@@ -42,6 +42,7 @@ class CachedTrunk : public Trunk {
   std::optional<Broken> broken() const override { return trunk_->broken(); }
   std::vector<ShardState> snapshot() override { return trunk_->snapshot(); }
   void begin_snapshot() override { trunk_->begin_snapshot(); }
+  void begin_changes(const std::vector<ShardState>& from) override { trunk_->begin_changes(from); }
   std::optional<std::vector<ShardState>> take_snapshot() override { return trunk_->take_snapshot(); }
   void begin_gradients() override { trunk_->begin_gradients(); }
   void begin_load(const std::vector<ShardState>& states) override;

@@ -5,6 +5,12 @@
 
 namespace convoy {
 
+int ExchangePeriod::at(int epoch, double rate) const {
+  if (most == 0 || epoch < warm_up || rate >= full_rate) return steps;
+  const double grown = steps * (full_rate / rate) * (full_rate / rate);  // infinite at a rate of 0
+  return grown < most ? static_cast<int>(grown) : most;
+}
+
 BatchLoss LocalStepsLearner::accumulate(const Images& images, const Labels& labels, const Pass& pass) {
   std::vector<Replica::Task> tasks = tasks_of(images, labels, pass);
   invariant(tasks.size() == replica_count(), "a step has a batch for each replica");
@@ -39,14 +45,15 @@ double LocalStepsLearner::gradient_squares() {
 
 void LocalStepsLearner::apply(const UpdateStep& step, const Progress& after) {
   for (std::size_t r = 0; r < replica_count(); ++r) replica(r).update(step);
+  const int epoch = stands_.epoch;
   stands_ = after;
-  // A batch of 0 is the begin of the next epoch.
-  if (after.batch % period_ == 0) exchange();
+  const bool ends_epoch = after.epoch != epoch || after.batch == 0;
+  if (ends_epoch || after.batch - mean_.progress.batch >= period_.at(epoch, step.learning_rate)) exchange();
 }
 
 void LocalStepsLearner::exchange() {
   std::vector<std::optional<ModelState>> models(replica_count());
-  for (std::size_t r = 0; r < models.size(); ++r) assign(r, r).begin_model(mean_.model);
+  for (std::size_t r = 0; r < models.size(); ++r) assign(r, r).begin_model(given_);
   for (std::size_t left = models.size(); left > 0;) {
     advance([&](std::size_t task, Replica::Result&& result) {
       models[task] = std::move(result.model);
@@ -55,15 +62,33 @@ void LocalStepsLearner::exchange() {
   }
   std::vector<ModelState> trained;
   for (std::optional<ModelState>& model : models) {
-    if (model) trained.push_back(*std::move(model));
+    if (model) trained.push_back(rounded(*std::move(model), cut_, type_));
   }
   if (trained.empty()) {
     stands_ = mean_.progress;
     throw Rewound(stands_);
   }
   ModelState mean = mean_of(std::move(trained));
+  if (type_ != NumberType::fp32) {
+    for (std::size_t s = 0; s < cut_.trunk.size(); ++s) {
+      add_trained(cut_.trunk[s], mean_.model->trunk[s], mean.trunk[s]);
+    }
+  }
   if (!outer_.is_mean()) mean = outer_step(outer_, cut_, *mean_.model, std::move(mean));
-  mean_ = {std::make_shared<const ModelState>(std::move(mean)), stands_};
+  go_on_from({std::make_shared<const ModelState>(std::move(mean)), stands_});
+}
+
+void LocalStepsLearner::go_on_from(TrainingState mean) {
+  mean_ = std::move(mean);
+  given_ = mean_.model;
+  if (type_ != NumberType::fp32) given_ = std::make_shared<const ModelState>(rounded(*given_, cut_, type_));
+}
+
+void LocalStepsLearner::carry_in(NumberType type) {
+  invariant(type == NumberType::fp32 || type == NumberType::bf16, "models travel in fp32 or bf16");
+  type_ = type;
+  for (std::size_t r = 0; r < replica_count(); ++r) replica(r).carry_in(type);
+  if (mean_.model) go_on_from(std::move(mean_));
 }
 
 void LocalStepsLearner::settle() {
@@ -78,7 +103,7 @@ std::optional<Broken> LocalStepsLearner::broken() const {
 }
 
 void LocalStepsLearner::load(TrainingState from) {
-  mean_ = std::move(from);
+  go_on_from(std::move(from));
   stands_ = mean_.progress;
 }
 

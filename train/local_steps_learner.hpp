@@ -12,11 +12,25 @@
 
 namespace convoy {
 
-/// A step takes a batch for each replica, and each replica updates its own weights by its own batch. After every
-/// `period` steps of an epoch, and at its end, the replicas exchange their models: each goes on from the mean of all,
-/// which is that of the weights, of the running averages and of the optimizer's moments. Between two exchanges no
-/// weights and no gradients travel.
-///   - With one replica, training is the same to the bit as on one machine.
+/// The number of steps between two exchanges. Where it may grow, it does so as the inverse square of the learning rate,
+/// since replicas drift apart less at a small rate (Gu et al., A Quadratic Synchronization Rule for Distributed Deep
+/// Learning, ICLR 2024).
+struct ExchangePeriod {
+  int steps = 1;           ///< at full_rate, and during the warm-up
+  int most = 0;            ///< up to which the number grows; 0 if it does not
+  double full_rate = 0.0;  ///< the learning rate of the training, before its schedule
+  double warm_up = 0.0;    ///< epochs
+  /// Returns the number in an epoch, counted from 0, at the learning rate of a step.
+  int at(int epoch, double rate) const;
+};
+
+/// A step takes a batch for each replica, and each replica updates its own weights by its own batch. After every period
+/// of an epoch, and at its end, the replicas exchange their models: each goes on from the mean of all, which is that of
+/// the weights, of the running averages and of the optimizer's moments. Between two exchanges no weights and no
+/// gradients travel.
+///   - With one replica, training in fp32 is the same to the bit as on one machine.
+///   - In bf16 (carry_in) a replica is given the mean rounded, and answers with its moments and with what its weights
+///     have changed since, rounded; the mean itself is not rounded.
 ///   - With an outer step the weights go on from where it leads instead of the mean (train/outer_step.hpp).
 ///   - With a period of 1 and SGD, with or without momentum, a step is the same as that of JoinLearner, up to rounding,
 ///     because the update is linear in the gradient. With Adam it is not.
@@ -30,10 +44,13 @@ class LocalStepsLearner : public ReplicaLearner {
  public:
   /// The cut of the replicas, of which there are `parts`, is `cut`, with the optimizer's moments; it must outlive the
   /// learner. `place`: see NetLearner.
-  LocalStepsLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts, int period,
-                    const HeadPlace& place = {}, OuterStep outer = {})
+  LocalStepsLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
+                    const ExchangePeriod& period, const HeadPlace& place = {}, OuterStep outer = {})
       : ReplicaLearner(std::move(replicas), cut, batch, parts, place), cut_(cut), period_(period), outer_(outer) {}
 
+  /// From now on, the stages' weights and moments travel in this type: fp32, or bf16, whose range is large enough for
+  /// what changes in a few steps and for Adam's moments.
+  void carry_in(NumberType type);
   /// `images` and `labels` have a batch for each replica, one after another. The loss is that of the replicas that have
   /// slaves, as if all images had the same.
   BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;
@@ -48,14 +65,17 @@ class LocalStepsLearner : public ReplicaLearner {
   const TrainingState* kept() const override { return &mean_; }
 
  private:
-  std::shared_ptr<const ModelState> weights() override { return mean_.model; }
+  std::shared_ptr<const ModelState> weights() override { return given_; }
   void exchange();
+  void go_on_from(TrainingState mean);
 
   const Cut& cut_;
-  int period_;
+  ExchangePeriod period_;
   OuterStep outer_;
   Progress stands_;
-  TrainingState mean_;  ///< of all replicas, after their last exchange and its outer step
+  NumberType type_ = NumberType::fp32;
+  TrainingState mean_;                       ///< of all replicas, after their last exchange and its outer step
+  std::shared_ptr<const ModelState> given_;  ///< what replicas are given of it: the same model, or rounded
 };
 
 }  // namespace convoy

@@ -62,6 +62,11 @@ std::vector<ShardState> LocalTrunk::snapshot() {
   return states;
 }
 
+void LocalTrunk::begin_changes(const std::vector<ShardState>& from) {
+  begun_ = snapshot();
+  for (std::size_t s = 0; s < stages(); ++s) subtract_trained(node_->trunk()[s], from[s], (*begun_)[s]);
+}
+
 void LocalTrunk::begin_gradients() {
   begun_.emplace();
   for (std::size_t s = 0; s < stages(); ++s) begun_->push_back(node_->gradients(s, all_filters(s)));

@@ -27,6 +27,7 @@ class LocalTrunk : public Trunk {
   std::optional<Broken> broken() const override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override { begun_ = snapshot(); }
+  void begin_changes(const std::vector<ShardState>& from) override;
   std::optional<std::vector<ShardState>> take_snapshot() override { return std::exchange(begun_, std::nullopt); }
   void begin_gradients() override;
   void begin_load(const std::vector<ShardState>& states) override;

@@ -75,6 +75,20 @@ ModelState mean_of(std::vector<ModelState> models) {
   return sum;
 }
 
+ModelState rounded(ModelState model, const Cut& cut, NumberType type) {
+  if (type == NumberType::fp32) return model;
+  for (std::size_t s = 0; s < model.trunk.size(); ++s) {
+    std::vector<Parameter>& parameters = model.trunk[s].parameters;
+    const std::vector<ParameterSpec> specs = parameters_of(cut.trunk[s], cut.trunk[s].conv.filters);
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (!specs[p].trained) continue;
+      round_to(type, parameters[p].value.span());
+      for (Tensor& moment : parameters[p].moments) round_to(type, moment.span());
+    }
+  }
+  return model;
+}
+
 void ParameterServer::load(const ModelState& model) {
   model_ = model;
   weights_.reset();
@@ -92,18 +106,6 @@ std::shared_ptr<const ModelState> ParameterServer::weights() {
     weights.head.push_back({dense.name, {dense.weights.value, {}}, {dense.bias.value, {}}});
   }
   return weights_ = std::make_shared<const ModelState>(arrived(std::move(weights)));
-}
-
-ModelState ParameterServer::arrived(ModelState gradients) const {
-  if (type_ == NumberType::fp32) return gradients;
-  for (std::size_t s = 0; s < gradients.trunk.size(); ++s) {
-    std::vector<Parameter>& parameters = gradients.trunk[s].parameters;
-    const std::vector<ParameterSpec> specs = parameters_of(cut_.trunk[s], cut_.trunk[s].conv.filters);
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      if (specs[p].trained) round_to(type_, parameters[p].value.span());
-    }
-  }
-  return gradients;
 }
 
 double ParameterServer::squares(const ModelState& gradients) const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/checkpoint.hpp"
@@ -19,13 +20,16 @@ namespace convoy {
 /// The mean of the gradients of several batches, or of models with their moments, added in their order.
 ModelState mean_of(std::vector<ModelState> models);
 
+/// Rounds the trained parameters of stages and their moments to the type in which they travel, so that it makes no
+/// difference who computes. Running averages and dense layers are not rounded.
+ModelState rounded(ModelState model, const Cut& cut, NumberType type);
+
 class ParameterServer {
  public:
   explicit ParameterServer(const Cut& cut) : cut_(cut) {}
 
-  /// From now on, weights and gradients of stages are rounded to this type, as they are where they travel in it, so
-  /// that it makes no difference who computes a batch. The server's own weights and sums are not rounded; nor are
-  /// running averages and dense layers.
+  /// From now on, weights that are given out and gradients are rounded() to this type. The server's own weights and
+  /// sums are not.
   void carry_in(NumberType type) {
     type_ = type;
     weights_.reset();
@@ -38,7 +42,7 @@ class ParameterServer {
   std::shared_ptr<const ModelState> state() const { return std::make_shared<const ModelState>(model_); }
 
   /// The gradients as the server takes them; see carry_in().
-  ModelState arrived(ModelState gradients) const;
+  ModelState arrived(ModelState gradients) const { return rounded(std::move(gradients), cut_, type_); }
   /// The sum of the squares of all gradients, in the order in which a machine by itself adds them.
   double squares(const ModelState& gradients) const;
   /// Updates the trained parameters by the gradients, to the bits of UpdateStep, and takes the running averages.

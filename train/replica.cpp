@@ -65,10 +65,12 @@ bool Replica::step() {
       // In its turn a replica has the whole link, so that it begins when all of its values are there.
       if (!trunk_->settled()) return trunk_->poll();
       if (semaphore_ != nullptr && !semaphore_->gradients.take(*this)) return trunk_->poll();
-      if (wants_model_) {
+      if (!wants_model_) {
+        trunk_->begin_gradients();
+      } else if (type_ == NumberType::fp32) {
         trunk_->begin_snapshot();
       } else {
-        trunk_->begin_gradients();
+        trunk_->begin_changes(loaded_->trunk);
       }
       phase_ = Phase::collecting;
       return true;

@@ -47,13 +47,14 @@ class Replica {
     BatchLoss loss;        ///< in training
     ModelState gradients;  ///< in training, unless local: of the mean loss, in the form that ParameterServer takes
     Tensor maps;           ///< in testing: the last of the trunk's outputs
-    std::optional<ModelState> model;  ///< see begin_model()
+    /// See begin_model(). In a type of 16 bits the values of the stages' trained parameters are what they have changed.
+    std::optional<ModelState> model;
   };
 
   /// From now on, the replica takes weights and gives gradients only in its turn. The semaphore must outlive it.
   void wait_for(Semaphore& semaphore) { semaphore_ = &semaphore; }
 
-  /// From now on, weights and gradients travel in this type; see Trunk::carry_states_in().
+  /// From now on, weights, gradients and models travel in this type; see Trunk::carry_states_in().
   void carry_in(NumberType type) { trunk_->carry_states_in(type_ = type); }
 
   /// Takes a task. The replica must be idle.
@@ -113,7 +114,7 @@ class Replica {
 
   Trunk* trunk_;
   Heads heads_;
-  NumberType type_ = NumberType::fp32;  ///< of weights and gradients that travel
+  NumberType type_ = NumberType::fp32;  ///< see carry_in()
   Semaphore* semaphore_ = nullptr;      ///< null where transfers of several replicas may run at the same time
   Phase phase_ = Phase::idle;
   Task task_;

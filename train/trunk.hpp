@@ -98,8 +98,12 @@ class Trunk {
   virtual std::vector<ShardState> snapshot() = 0;
   /// Begins a snapshot of the current state, which is collected while further steps run. Drops a snapshot in progress.
   virtual void begin_snapshot() = 0;
-  /// Takes what begin_snapshot() or begin_gradients() began to collect. Returns nothing if it is incomplete or was
-  /// taken already.
+  /// Like begin_snapshot(), but the values of trained parameters are what they have changed since `from`, the states
+  /// that the trunk was loaded with last, which must live until take_snapshot(). They and the moments travel in the type
+  /// of carry_states_in(), rounded to nearest, where they travel.
+  virtual void begin_changes(const std::vector<ShardState>& from) = 0;
+  /// Takes what begin_snapshot(), begin_changes() or begin_gradients() began to collect. Returns nothing if it is
+  /// incomplete or was taken already.
   virtual std::optional<std::vector<ShardState>> take_snapshot() = 0;
   /// Begins to collect the gradients of the backward pass, which was given all samples: take_snapshot() returns them in
   /// the form of a state without moments, in which the running averages are those after the pass. Members send the
@@ -112,8 +116,8 @@ class Trunk {
   }
   /// Begins to set the state of every stage. It is set once the trunk is settled().
   virtual void begin_load(const std::vector<ShardState>& states) = 0;
-  /// From now on, the weights that are loaded and the gradients that are collected travel in this type where they
-  /// travel; not int8. The weights must have been rounded to it.
+  /// From now on, the weights and moments that are loaded, and the gradients or changes that are collected, travel in
+  /// this type where they travel; not int8. What is loaded must have been rounded to it.
   virtual void carry_states_in(NumberType) {}
   /// The times of each member since the last call.
   virtual std::vector<MemberTime> take_times() = 0;

@@ -17,7 +17,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 22;
+inline constexpr std::uint32_t kProtocolVersion = 23;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Says that the slave's device computes nothing and only takes the time of computing.
@@ -121,7 +121,7 @@ struct Load {
   std::uint32_t stage_index = 0;
   FilterRange filters;
   std::vector<Content> contents;  ///< the hash of each of state_blocks(filters)
-  /// In which the values of trained parameters travel, without being rounded; not int8.
+  /// In which the values and moments of trained parameters travel, without being rounded; not int8.
   NumberType type = NumberType::fp32;
 };
 /// Slave to master: the blocks of the last Load that the slave lacks. The master sends their values as Pieces, one
@@ -146,16 +146,18 @@ struct Squares {
   double sum = 0.0;
 };
 /// Master to slave, between two steps: a request for the present state of filters of the slave's shard, or for their
-/// gradients after a training step. The slave answers with Pieces, which it may send while further steps run.
+/// gradients after a training step. In a type of 16 bits a state says by how much each trained parameter has changed
+/// since the last Load of these filters, which must have come in 16 bits, too. The slave answers with Pieces, which it
+/// may send while further steps run.
 struct Snapshot {
   std::uint32_t stage_index = 0;
   FilterRange filters;
   bool gradients = false;  ///< the gradient of each trained parameter, without moments, and the running averages
-  NumberType type = NumberType::fp32;  ///< in which gradients travel, rounded to nearest; not int8
+  NumberType type = NumberType::fp32;  ///< of gradients, or of changes and moments; rounded to nearest; not int8
 };
 /// The payload holds values from index `first` on. In a step, they are the values of the sending task `task` of the
 /// plan's graph. If `step` is 0, they are the state of stage `task`: its parameters, each followed by the optimizer's
-/// moments, in fp32 but for the trained parameters, which have the type of the Load or Snapshot.
+/// moments, in fp32 but for the trained parameters and their moments, which have the type of the Load or Snapshot.
 struct Piece {
   std::uint64_t step = 0;
   std::uint32_t task = 0;

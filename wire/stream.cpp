@@ -20,8 +20,9 @@ std::vector<Typed<T>> typed_values(State& state, const Stage& stage, NumberType 
   std::vector<Typed<T>> values;
   for (std::size_t p = 0; p < specs.size(); ++p) {
     auto& parameter = state.parameters[p];
-    values.push_back({parameter.value.span(), specs[p].trained ? type : NumberType::fp32});
-    for (auto& moment : parameter.moments) values.push_back({moment.span()});
+    const NumberType travels_in = specs[p].trained ? type : NumberType::fp32;
+    values.push_back({parameter.value.span(), travels_in});
+    for (auto& moment : parameter.moments) values.push_back({moment.span(), travels_in});
   }
   return values;
 }

@@ -47,8 +47,8 @@ class ValueReader {
 std::vector<std::span<float>> values_of(ShardState& state);
 std::vector<std::span<const float>> values_of(const ShardState& state);
 
-/// The same values: those of trained parameters travel in `type`; running averages, which would not change by less than
-/// what 16 bits tell apart, and moments in fp32. `stage` is the stage of the shard.
+/// The same values: those of trained parameters travel in `type`, as do their moments; running averages, which would
+/// not change by less than what 16 bits tell apart, in fp32. `stage` is the stage of the shard.
 std::vector<Typed<float>> values_of(ShardState& state, const Stage& stage, NumberType type);
 std::vector<Typed<const float>> values_of(const ShardState& state, const Stage& stage, NumberType type);
 

@@ -8,15 +8,16 @@
 
 namespace convoy {
 
-/// Returns the state of filters of a node's shard, or their gradients. Those of a slave arrive later.
-std::shared_ptr<ComingState> ClusterTrunk::ask(std::size_t stage, int node, FilterRange filters, bool gradients) {
+/// Returns the state of filters of a node's shard, or what is wished instead. Those of a slave arrive later.
+std::shared_ptr<ComingState> ClusterTrunk::ask(std::size_t stage, int node, FilterRange filters, const Wish& wish) {
   if (is_slave(node)) {
     const auto slave = static_cast<std::size_t>(node);
-    return gradients ? states_->ask_gradients(slave, stage, filters, states_type_)
-                     : states_->ask(slave, stage, filters);
+    if (wish.gradients) return states_->ask_gradients(slave, stage, filters, states_type_);
+    return states_->ask(slave, stage, filters, wish.since != nullptr ? states_type_ : NumberType::fp32);
   }
   auto own = std::make_shared<ComingState>();
-  own->of = {stage, filters, gradients ? node_->gradients(stage, filters) : node_->state(stage, filters)};
+  own->of = {stage, filters, wish.gradients ? node_->gradients(stage, filters) : node_->state(stage, filters)};
+  if (wish.since != nullptr) subtract_trained(stages_[stage], slice((*wish.since)[stage], filters), own->of.state);
   return own;
 }
 
@@ -32,24 +33,31 @@ void ClusterTrunk::give(int node, const FilterState& state, NumberType type) {
 void ClusterTrunk::begin_snapshot() {
   end_step();
   apply_update();
-  collect(false);
+  collect({});
+}
+
+void ClusterTrunk::begin_changes(const std::vector<ShardState>& from) {
+  invariant(changes_count(), "members keep what they were loaded with");
+  end_step();
+  apply_update();
+  collect({.gradients = false, .since = &from});
 }
 
 void ClusterTrunk::begin_gradients() {
   invariant(training_ && given_ == plan_.micro_batches,
             "gradients are those of a training step that was given all samples");
   invariant(own_ == nullptr || settled(), "the master's node knows its gradients when the step has ended");
-  collect(true);
+  collect({.gradients = true, .since = nullptr});
 }
 
 /// Asks the owners of all filters for their states, or for their gradients in the order in which these are known.
-void ClusterTrunk::collect(bool gradients) {
-  collects_gradients_ = gradients;
+void ClusterTrunk::collect(const Wish& wish) {
+  collects_ = wish;
   snapshot_.clear();
   for (std::size_t i = 0; i < stages_.size(); ++i) {
-    const std::size_t s = gradients ? stages_.size() - 1 - i : i;
+    const std::size_t s = wish.gradients ? stages_.size() - 1 - i : i;
     for (const Assignment& owner : owners_of(plan_.stages[s])) {
-      snapshot_.push_back(ask(s, owner.member, owner.filters, gradients));
+      snapshot_.push_back(ask(s, owner.member, owner.filters, wish));
     }
   }
 }
@@ -62,7 +70,7 @@ std::optional<std::vector<ShardState>> ClusterTrunk::take_snapshot() {
   if (snapshot_.empty() || !snapshot_complete()) return std::nullopt;
   std::vector<ShardState> states;
   for (Stage stage : stages_) {
-    if (collects_gradients_) stage.moments = 0;
+    if (collects_.gradients) stage.moments = 0;
     states.push_back(zero_state(stage, stage.conv.filters));
   }
   for (const auto& part : std::exchange(snapshot_, {})) {
@@ -97,7 +105,7 @@ void ClusterTrunk::begin_verification(const Pass& pass) {
   const VerifiableTile* tile = verifier_ != nullptr ? verifier_->begin_step(pass) : nullptr;
   if (tile == nullptr) return;
   apply_update();
-  before_ = ask(tile->stage, tile->node, tile->filters);
+  before_ = ask(tile->stage, tile->node, tile->filters, {});
 }
 
 /// Verifies the tile of the step that has just ended, if there is one. The slabs of the master's node still hold the
@@ -107,7 +115,7 @@ void ClusterTrunk::end_verification() {
   if (tile == nullptr) return;
   apply_update();
   const auto before = std::exchange(before_, nullptr);
-  const auto after = ask(tile->stage, tile->node, tile->filters);
+  const auto after = ask(tile->stage, tile->node, tile->filters, {});
   run_until([&] { return before->complete() && after->complete(); });
   if (const auto wrong = verifier_->judge(before->of.state, after->of.state)) {
     throw PeerLost(wrong->slave, describe(*wrong), PeerLost::Reason::wrong);
@@ -119,6 +127,7 @@ void ClusterTrunk::begin_load(const std::vector<ShardState>& states) {
   end_step();
   settle();
   update_.reset();
+  if (changes_count()) rebalance();
   broken_.clear();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
@@ -158,7 +167,7 @@ void ClusterTrunk::change_plan(const Plan& plan) {
           moves.push_back({static_cast<std::uint32_t>(s), part, owner.member, node});
           movers.insert({owner.member, node});
         } else {
-          moved.emplace_back(node, ask(s, owner.member, part));
+          moved.emplace_back(node, ask(s, owner.member, part, {}));
         }
       }
     }

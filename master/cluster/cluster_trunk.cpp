@@ -148,6 +148,18 @@ void ClusterTrunk::end_step() {
   if (!training_) return;
   end_verification();
   training_ = false;
+  if (!changes_count()) rebalance();
+}
+
+/// Whether slaves keep what they were loaded with, because changes since then are to be collected. The plan must not
+/// change until they are.
+bool ClusterTrunk::changes_count() const {
+  return states_type_ != NumberType::fp32 &&
+         std::ranges::any_of(stages_, [](const Stage& stage) { return stage.moments > 0; });
+}
+
+/// Changes to other shares, where those of the steps under this plan show them to be better.
+void ClusterTrunk::rebalance() {
   const auto better = rebalancer_.better(stages_, plan_);
   if (!better || broken()) return;
   if (on_plan_) on_plan_(*better);

@@ -60,6 +60,7 @@ class ClusterTrunk : public Trunk {
   std::optional<Broken> broken() const override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override;
+  void begin_changes(const std::vector<ShardState>& from) override;
   std::optional<std::vector<ShardState>> take_snapshot() override;
   void begin_gradients() override;
   void begin_load(const std::vector<ShardState>& states) override;
@@ -75,6 +76,12 @@ class ClusterTrunk : public Trunk {
  private:
   /// The first steps of a plan compile kernels and fill caches, so they may take long.
   static constexpr std::uint64_t kFirstSteps = 4;
+
+  /// What is to be collected: states, or what is given here instead.
+  struct Wish {
+    bool gradients = false;
+    const std::vector<ShardState>* since = nullptr;  ///< changes since these states
+  };
 
   /// A step as far as the answers to it must be understood.
   struct Given {
@@ -98,6 +105,8 @@ class ClusterTrunk : public Trunk {
   Given given(std::uint64_t step) const { return steps_.contains(step) ? steps_.at(step) : Given{}; }
   void begin_own(const StepWork& work, const Pixels* images);
   void end_step();
+  bool changes_count() const;
+  void rebalance();
   void apply_update();
   void take(std::size_t slave, const wire::Envelope& envelope);
   void take_done(std::size_t slave, const wire::Done& done);
@@ -117,8 +126,8 @@ class ClusterTrunk : public Trunk {
   void execute(bool keep, const std::vector<wire::StateMove>& moves = {});
   void assign(bool keep, const std::vector<wire::StateMove>& moves);
 
-  std::shared_ptr<ComingState> ask(std::size_t stage, int node, FilterRange filters, bool gradients = false);
-  void collect(bool gradients);
+  std::shared_ptr<ComingState> ask(std::size_t stage, int node, FilterRange filters, const Wish& wish);
+  void collect(const Wish& wish);
   void give(int node, const FilterState& state, NumberType type = NumberType::fp32);
   bool snapshot_complete() const;
   void begin_verification(const Pass& pass);
@@ -162,7 +171,7 @@ class ClusterTrunk : public Trunk {
   std::optional<StateTransfer> states_;                  ///< transfers between the master and the plan's slaves
   std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
   NumberType states_type_ = NumberType::fp32;            ///< see carry_states_in()
-  bool collects_gradients_ = false;                      ///< whether they are gradients
+  Wish collects_;                                        ///< what snapshot_ has of each stage
   ImageBytes* image_bytes_ = nullptr;                    ///< null if slaves are sent all images
   ImageOffers offers_;
   bool offering_ = false;                ///< whether the images of the send in progress were offered

@@ -8,8 +8,10 @@ namespace convoy {
 StateTransfer::StateTransfer(Crew& crew, const std::vector<Stage>& trunk)
     : crew_(crew), trunk_(trunk), coming_(crew.slaves().size()), offers_(crew.slaves().size()) {}
 
-std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, std::size_t stage, FilterRange filters) {
-  return ask(slave, trunk_[stage], {.stage_index = static_cast<std::uint32_t>(stage), .filters = filters});
+std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, std::size_t stage, FilterRange filters,
+                                                NumberType type) {
+  return ask(slave, trunk_[stage],
+             {.stage_index = static_cast<std::uint32_t>(stage), .filters = filters, .gradients = false, .type = type});
 }
 
 std::shared_ptr<ComingState> StateTransfer::ask_gradients(std::size_t slave, std::size_t stage, FilterRange filters,

@@ -24,8 +24,10 @@ class StateTransfer {
   /// Serves the current members of the crew. Crew and trunk must outlive the transfer.
   StateTransfer(Crew& crew, const std::vector<Stage>& trunk);
 
-  /// Asks a slave for the state of filters of its shard. A slave answers requests in their order.
-  std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters);
+  /// Asks a slave for the state of filters of its shard. A slave answers requests in their order. In a `type` of 16 bits
+  /// the values of trained parameters are what they have changed since they were given to the slave in 16 bits.
+  std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters,
+                                   NumberType type = NumberType::fp32);
   /// Asks a slave for the gradients of filters of its shard, which travel in this type.
   std::shared_ptr<ComingState> ask_gradients(std::size_t slave, std::size_t stage, FilterRange filters,
                                              NumberType type);
@@ -36,8 +38,8 @@ class StateTransfer {
   bool take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
 
   /// Offers a slave the state of filters as the hashes of its blocks. The slave answers with the blocks that it lacks
-  /// (Wanted), and with Done when it has them. The values of trained parameters travel in `type`, which must not round
-  /// them.
+  /// (Wanted), and with Done when it has them. The values and moments of trained parameters travel in `type`, which
+  /// must not round them.
   void give(std::size_t slave, FilterState state, NumberType type);
   /// Sends the blocks that a slave lacks of the oldest offer, and returns their bytes. Throws Error if the message does
   /// not answer this offer.

@@ -107,6 +107,7 @@ struct TrainOptions {
   int replicas = 0;              ///< with Sync::join and Sync::none; 0 for one for each slave
   int backups = 0;               ///< of a step of Sync::join, the gradients that come last and are dropped
   int sync_every = 0;            ///< with Sync::join, steps for which replicas train by themselves; 0 for none
+  int sync_up_to = 0;            ///< up to which sync_every grows as the learning rate falls; 0 if it does not
   OuterStep outer;               ///< with sync_every
   /// Whether one replica at a time is sent weights, and one at a time sends gradients; with Sync::none unless given.
   std::optional<bool> semaphore;

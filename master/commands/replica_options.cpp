@@ -46,6 +46,11 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
           "with --sync join: number of steps in which replicas train by themselves before they average their models")
       ->check(whole_number(1, 1000000));
   command
+      .add_option("--sync-up-to", options.sync_up_to,
+                  "with --sync-every: as the learning rate falls, the number of steps grows as the inverse square of "
+                  "the rate, up to this number")
+      ->check(whole_number(1, 1000000));
+  command
       .add_option("--outer-momentum", options.outer.momentum,
                   "with --sync-every: Nesterov momentum of the step from the last weights to the average, such as 0.9")
       ->check(number(0.0, 0.999))

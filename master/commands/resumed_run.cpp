@@ -74,6 +74,7 @@ std::string fingerprint(const Net& net, const TrainOptions& options) {
     if (!has_replicas(options)) sync += "server: distributed\n";
   }
   if (options.sync_every > 0) sync += fmt::format("sync-every: {}\n", options.sync_every);
+  if (options.sync_up_to > 0) sync += fmt::format("sync-up-to: {}\n", options.sync_up_to);
   if (!options.outer.is_mean()) {
     sync += fmt::format("outer-momentum: {}\nouter-rate: {}\n", options.outer.momentum, options.outer.rate);
   }

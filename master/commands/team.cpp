@@ -74,6 +74,12 @@ NumberType type_of_states(const ClusterOptions& options) {
   return wire == NumberType::int8 ? NumberType::fp32 : wire;
 }
 
+/// The type in which the models of replicas that train by themselves travel. In fp16 small changes would vanish, and so
+/// would Adam's mean squares.
+NumberType type_of_models(const ClusterOptions& options) {
+  return type_of_states(options) == NumberType::bf16 ? NumberType::bf16 : NumberType::fp32;
+}
+
 }  // namespace
 
 void expect_trainable(const TrainOptions& options, const Net& net) {
@@ -120,6 +126,13 @@ int replicas_of(const TrainOptions& options) {
         "{} needs --sync-every, because it changes how weights move to the averages; give --sync-every, or leave {} "
         "out",
         option, option);
+  }
+  if (options.sync_up_to > 0 && options.sync_every == 0) {
+    fail("--sync-up-to needs --sync-every, the number of steps that grows; give --sync-every, or leave it out");
+  }
+  if (options.sync_up_to > 0 && options.sync_up_to < options.sync_every) {
+    fail("--sync-up-to {0} is below --sync-every {1}, which can only grow; give {1} or more", options.sync_up_to,
+         options.sync_every);
   }
   expect_needed(options.staleness.has_value(), options.sync == Sync::none, "--staleness", "none");
   if (options.sync == Sync::split) return 1;
@@ -186,8 +199,14 @@ std::unique_ptr<ReplicaLearner> Team::make_replica_learner() {
     replicas.push_back(std::make_unique<ClusterReplica>(*cluster, computed, batch));
   }
   if (options_.sync_every > 0) {
-    return std::make_unique<LocalStepsLearner>(std::move(replicas), cut_, batch, count, options_.sync_every, place,
-                                               options_.outer);
+    const ExchangePeriod period{.steps = options_.sync_every,
+                                .most = options_.sync_up_to,
+                                .full_rate = net_.training.learning_rate,
+                                .warm_up = net_.training.schedule.warm_up};
+    auto learner = std::make_unique<LocalStepsLearner>(std::move(replicas), cut_, batch, count, period, place,
+                                                       options_.outer);
+    learner->carry_in(type_of_models(options_.cluster));
+    return learner;
   }
   std::unique_ptr<ServerLearner> learner;
   if (options_.sync == Sync::none) {

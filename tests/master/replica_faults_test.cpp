@@ -254,7 +254,8 @@ TEST(ReplicaFaults, TakeLocalStepsBackToTheLastMean) {
   ReplicaRun run(2, 2, "reference");
   run.keep_moments();
   const ReplicaResult result = train_with_faults(run, 2, [](auto replicas, const Cut& cut, int batch, int parts) {
-    return std::make_unique<LocalStepsLearner>(std::move(replicas), cut, batch, parts, kPeriod, 1);
+    return std::make_unique<LocalStepsLearner>(std::move(replicas), cut, batch, parts,
+                                               ExchangePeriod{.steps = kPeriod}, 1);
   });
   for (std::size_t i = 1; i < result.steps.size(); ++i) {
     if (result.steps[i] == result.steps[i - 1] + 1) continue;

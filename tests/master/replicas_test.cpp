@@ -15,6 +15,7 @@
 #include "tests/support/slave_threads.hpp"
 #include "tests/support/states.hpp"
 #include "tests/support/tiles.hpp"
+#include "train/local_steps_learner.hpp"
 #include "train/local_trunk.hpp"
 #include "train/replica_learner.hpp"
 
@@ -58,24 +59,44 @@ Cut small_net() {
   return cut;
 }
 
-/// Trains replicas on these trunks, three batches a step. Weights and gradients travel in `type`.
-ModelState train_on(const std::vector<Trunk*>& trunks, const Cut& cut, const Cut& bare,
-                    NumberType type = NumberType::fp32) {
+constexpr int kStepsAlone = 2;
+
+/// The learner of these trunks: of a join, or of steps that each replica takes by itself, with an exchange after every
+/// second one. What replicas exchange travels in `type`.
+std::unique_ptr<Learner> learner_of(const std::vector<Trunk*>& trunks, const Cut& cut, const Cut& computed,
+                                    NumberType type, bool local) {
   std::vector<std::unique_ptr<Replica>> replicas;
-  for (Trunk* trunk : trunks) replicas.push_back(std::make_unique<Replica>(*trunk, bare, kBatch, 1));
-  JoinLearner learner(std::move(replicas), cut, kBatch, kParts, 0, 1);
-  learner.carry_in(type);
+  for (Trunk* trunk : trunks) replicas.push_back(std::make_unique<Replica>(*trunk, computed, kBatch, 1));
+  if (local) {
+    auto learner = std::make_unique<LocalStepsLearner>(std::move(replicas), cut, kBatch, kParts,
+                                                       ExchangePeriod{.steps = kStepsAlone}, 1);
+    learner->carry_in(type);
+    return learner;
+  }
+  auto learner = std::make_unique<JoinLearner>(std::move(replicas), cut, kBatch, kParts, 0, 1);
+  learner->carry_in(type);
+  return learner;
+}
+
+/// Trains replicas on these trunks, three batches a step.
+ModelState train_on(const std::vector<Trunk*>& trunks, const Cut& cut, const Cut& computed,
+                    NumberType type = NumberType::fp32, bool local = false) {
+  const std::unique_ptr<Learner> made = learner_of(trunks, cut, computed, type, local);
+  Learner& learner = *made;
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
-  const TrainingOptions options{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001, .clip = 0.05};
+  const TrainingOptions options{
+      .learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001, .clip = local ? 0.0 : 0.05};
   std::vector<int> labels(kParts * kBatch);
   for (int step = 0; step < kSteps; ++step) {
     Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
     const Images images =
         noise_images(input_shape(cut.trunk[0], kParts * kBatch), kSeed, 200 + static_cast<std::uint64_t>(step));
     for (int& label : labels) label = static_cast<int>(random.below(4));
-    const Pass pass{.training = true, .seed = random.next(), .squares = true, .step = step + 1};
-    train_step(learner, images, labels, pass,
-               [&](double norm) { return update_step(options, options.learning_rate, step + 1, norm); });
+    const Pass pass{.training = true, .seed = random.next(), .squares = !local, .step = step + 1};
+    train_step(
+        learner, images, labels, pass,
+        [&](double norm) { return update_step(options, options.learning_rate, step + 1, norm); },
+        [&](const BatchLoss&) { return Progress{.batch = step + 1}; });
   }
   EXPECT_FALSE(learner.broken());
   return *learner.state();
@@ -160,60 +181,94 @@ TEST(ReplicasOnCrews, RepeatToTheBit) {
   for (std::size_t s = 0; s < once.trunk.size(); ++s) EXPECT_TRUE(same_bits(once.trunk[s], again.trunk[s]));
 }
 
+/// Trains three replicas of one slave each, and returns in `traffic` what they exchanged.
+ModelState train_on_slaves(const Cut& cut, const Cut& computed, NumberType type, bool local, MemberTime& traffic) {
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  std::vector<std::unique_ptr<Crew>> crews;
+  for (int i = 0; i < kParts; ++i) crews.push_back(std::make_unique<Crew>(lobby));
+  const SlaveThreads threads(lobby.endpoint(), kParts, {"eigen"});
+  const std::atomic<bool> stop{false};
+  EXPECT_TRUE(crews[0]->gather(kParts, stop, [] {}));
+  crews[0]->hand_over("b", *crews[1]);
+  crews[0]->hand_over("c", *crews[2]);
+  std::vector<std::unique_ptr<ClusterTrunk>> trunks;
+  std::vector<Trunk*> all;
+  for (const auto& crew : crews) {
+    const Plan plan = proportional_plan(computed.trunk, kBatch, {crew->slaves().front().name}, {1.0});
+    trunks.push_back(std::make_unique<ClusterTrunk>(computed.trunk, plan, *crew, nullptr, 20s));
+    all.push_back(trunks.back().get());
+  }
+  ModelState model = train_on(all, cut, computed, type, local);
+  for (const auto& trunk : trunks) {
+    for (const MemberTime& time : trunk->take_times()) {
+      traffic.states_sent += time.states_sent;
+      traffic.states_received += time.states_received;
+    }
+  }
+  for (const auto& crew : crews) crew->dismiss("the test finished");
+  trunks.clear();
+  crews.clear();
+  return model;
+}
+
+/// Returns the bytes of all weights, running averages and moments, where those of trained parameters travel in `type`.
+double bytes_in(NumberType type, const Cut& computed) {
+  std::size_t bytes = 0;
+  for (const Stage& stage : computed.trunk) {
+    for (const ParameterSpec& spec : parameters_of(stage, stage.conv.filters)) {
+      const int tensors = spec.trained ? 1 + stage.moments : 1;
+      bytes += static_cast<std::size_t>(tensors) * bytes_of(spec.trained ? type : NumberType::fp32, spec.shape.size());
+    }
+  }
+  return static_cast<double>(bytes);
+}
+
+void expect_same_bits(const ModelState& a, const ModelState& b) {
+  for (std::size_t s = 0; s < a.trunk.size(); ++s) EXPECT_TRUE(same_bits(a.trunk[s], b.trunk[s])) << s;
+}
+
 /// It makes no difference to a bit whether weights and gradients travel, and they take the bytes that they should:
 /// weights and biases those of the number type, running averages four, once each way for each batch.
 TEST(ReplicasOnCrews, TravelInTheTypeOfTheWire) {
   const Cut cut = small_net();
   const Cut bare = without_moments(cut);
-  const auto run = [&](NumberType type, MemberTime& traffic) {
-    Lobby lobby("tcp://127.0.0.1:*", "test");
-    std::vector<std::unique_ptr<Crew>> crews;
-    for (int i = 0; i < kParts; ++i) crews.push_back(std::make_unique<Crew>(lobby));
-    const SlaveThreads threads(lobby.endpoint(), kParts, {"eigen"});
-    const std::atomic<bool> stop{false};
-    EXPECT_TRUE(crews[0]->gather(kParts, stop, [] {}));
-    crews[0]->hand_over("b", *crews[1]);
-    crews[0]->hand_over("c", *crews[2]);
-    std::vector<std::unique_ptr<ClusterTrunk>> trunks;
-    std::vector<Trunk*> all;
-    for (const auto& crew : crews) {
-      const Plan plan = proportional_plan(bare.trunk, kBatch, {crew->slaves().front().name}, {1.0});
-      trunks.push_back(std::make_unique<ClusterTrunk>(bare.trunk, plan, *crew, nullptr, 20s));
-      all.push_back(trunks.back().get());
-    }
-    ModelState model = train_on(all, cut, bare, type);
-    for (const auto& trunk : trunks) {
-      for (const MemberTime& time : trunk->take_times()) {
-        traffic.states_sent += time.states_sent;
-        traffic.states_received += time.states_received;
-      }
-    }
-    for (const auto& crew : crews) crew->dismiss("the test finished");
-    trunks.clear();
-    crews.clear();
-    return model;
-  };
   std::vector<ModelState> models;
   for (const NumberType type : {NumberType::fp32, NumberType::bf16, NumberType::fp16}) {
-    std::size_t bytes = 0;
-    for (const Stage& stage : bare.trunk) {
-      for (const ParameterSpec& spec : parameters_of(stage, stage.conv.filters)) {
-        bytes += bytes_of(spec.trained ? type : NumberType::fp32, spec.shape.size());
-      }
-    }
+    SCOPED_TRACE(to_string(type));
     MemberTime traffic;
-    models.push_back(run(type, traffic));
-    EXPECT_EQ(traffic.states_sent, static_cast<double>(bytes) * kSteps * kParts);
-    EXPECT_EQ(traffic.states_received, static_cast<double>(bytes) * kSteps * kParts);
-    const ModelState expected = train_in_one_process(cut, bare, type);
-    for (std::size_t s = 0; s < expected.trunk.size(); ++s) {
-      EXPECT_TRUE(same_bits(models.back().trunk[s], expected.trunk[s])) << to_string(type);
-    }
+    models.push_back(train_on_slaves(cut, bare, type, false, traffic));
+    EXPECT_EQ(traffic.states_sent, bytes_in(type, bare) * kSteps * kParts);
+    EXPECT_EQ(traffic.states_received, bytes_in(type, bare) * kSteps * kParts);
+    expect_same_bits(models.back(), train_in_one_process(cut, bare, type));
   }
   EXPECT_FALSE(same_bits(models[0].trunk[0], models[1].trunk[0]));
   for (std::size_t s = 0; s < models[0].trunk.size(); ++s) {
     expect_near(models[1].trunk[s], models[0].trunk[s], 1e-2);
   }
+}
+
+/// Replicas that train by themselves exchange weights and moments once in each period, and in bf16 half of the bytes.
+TEST(ReplicasOnCrews, TakeLocalStepsInTheTypeOfTheWire) {
+  Cut cut = small_net();
+  for (Stage& stage : cut.trunk) stage.moments = cut.moments;
+  const auto device = make_device("eigen", {.threads = 1});
+  std::vector<ModelState> models;
+  for (const NumberType type : {NumberType::fp32, NumberType::bf16}) {
+    SCOPED_TRACE(to_string(type));
+    MemberTime traffic;
+    models.push_back(train_on_slaves(cut, cut, type, true, traffic));
+    EXPECT_EQ(traffic.states_sent, bytes_in(type, cut) * kSteps / kStepsAlone * kParts);
+    EXPECT_EQ(traffic.states_received, bytes_in(type, cut) * kSteps / kStepsAlone * kParts);
+    std::vector<std::unique_ptr<LocalTrunk>> trunks;
+    std::vector<Trunk*> all;
+    for (int i = 0; i < kParts; ++i) {
+      trunks.push_back(std::make_unique<LocalTrunk>(cut.trunk, input_shape(cut.trunk[0], kBatch), *device));
+      all.push_back(trunks.back().get());
+    }
+    expect_same_bits(models.back(), train_on(all, cut, cut, type, true));
+  }
+  EXPECT_FALSE(same_bits(models[0].trunk[0], models[1].trunk[0]));
+  for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(models[1].trunk[s], models[0].trunk[s], 1e-2);
 }
 
 /// For nets with ReLUs, which another rounding may turn on or off. A step too many or too few changes the velocities by

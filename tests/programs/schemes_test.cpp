@@ -63,8 +63,8 @@ TEST_F(Schemes, SayThatStaleGradientsActLikeMomentum) {
 
 /// Rounds of four steps end after step 12, where there is a model.
 TEST_F(Schemes, LocalStepsGoOnWhereTheyStoppedToTheBit) {
-  const std::vector<std::string> scheme{"--sync",       "join", "--replicas",       "2",
-                                        "--sync-every", "4",    "--outer-momentum", "0.5"};
+  const std::vector<std::string> scheme{"--sync",       "join", "--replicas",       "2",  "--sync-every", "4",
+                                        "--sync-up-to", "16",   "--outer-momentum", "0.5"};
   std::vector<std::string> some = scheme;
   some.insert(some.end(), {"--steps", "11"});
   train("whole", scheme);

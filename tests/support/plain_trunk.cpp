@@ -177,6 +177,11 @@ std::vector<ShardState> PlainTrunk::snapshot() {
   return states;
 }
 
+void PlainTrunk::begin_changes(const std::vector<ShardState>& from) {
+  begun_ = snapshot();
+  for (std::size_t s = 0; s < begun_->size(); ++s) subtract_trained(shards_[s]->spec().stage, from[s], (*begun_)[s]);
+}
+
 void PlainTrunk::begin_gradients() {
   begun_.emplace();
   for (const auto& shard : shards_) begun_->push_back(gradient_state(*shard));

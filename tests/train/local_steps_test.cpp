@@ -53,7 +53,7 @@ class Recovering : public Replica {
 
 /// Replicas on one device. The first one's trunk may fail: in a step, or with -1 whenever its model is collected.
 struct LocalSteps {
-  LocalSteps(const Cut& cut, int replicas, int period, long first_fails_in = 0) {
+  LocalSteps(const Cut& cut, int replicas, const ExchangePeriod& period, long first_fails_in = 0) {
     std::vector<std::unique_ptr<Replica>> made;
     for (int i = 0; i < replicas; ++i) {
       trunks.push_back(std::make_unique<FailingTrunk>(cut, *device, i == 0 ? first_fails_in : 0));
@@ -108,7 +108,7 @@ TEST_P(StepsByThemselves, OfOneReplicaEqualOneMachineToTheBit) {
   const Cut cut = net_of(c);
   for (const int period : {1, 2, 5}) {
     OneMachine machine(cut, kBatch);
-    LocalSteps local(cut, 1, period);
+    LocalSteps local(cut, 1, {period});
     EXPECT_EQ(train_some(*local.learner, c, cut, kBatch), train_some(machine.learner, c, cut, kBatch));
     expect_equal(*local.learner->state(), *machine.learner.state());
   }
@@ -132,22 +132,83 @@ TEST_P(StepsOfMachines, AreAveraged) {
     }
     mean = {std::make_shared<const ModelState>(mean_of(models))};
   }
-  LocalSteps local(cut, kReplicas, kPeriod);
+  LocalSteps local(cut, kReplicas, {kPeriod});
   train_some(*local.learner, c, cut, kReplicas * kBatch);
   expect_equal(*local.learner->state(), *mean.model);
+}
+
+/// In bf16 replicas begin with the rounded mean, and what they have changed is rounded, but the mean is not. Dense
+/// layers do not travel, and are not rounded at all.
+TEST_P(StepsOfMachines, AreAveragedByTheirChangesInBf16) {
+  const NetCase c = unclipped();
+  const Cut cut = net_of(c);
+  constexpr int kParts = 3;
+  constexpr int kPeriod = 5;
+  TrainingState mean = initial(cut);
+  for (int first = 0; first < kSteps; first += kPeriod) {
+    const TrainingState begin{std::make_shared<const ModelState>(rounded(*mean.model, cut, NumberType::bf16))};
+    std::vector<ModelState> models;
+    for (int part = 0; part < kParts; ++part) {
+      OneMachine machine(cut, kBatch);
+      machine.learner.load(begin);
+      train_part(machine, c, cut, part, kParts, first, first + kPeriod);
+      ModelState model = *machine.learner.state();
+      for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
+        subtract_trained(cut.trunk[s], begin.model->trunk[s], model.trunk[s]);
+      }
+      models.push_back(rounded(std::move(model), cut, NumberType::bf16));
+    }
+    ModelState next = mean_of(std::move(models));
+    for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
+      add_trained(cut.trunk[s], mean.model->trunk[s], next.trunk[s]);
+    }
+    mean = {std::make_shared<const ModelState>(std::move(next))};
+  }
+  LocalSteps local(cut, kParts, {kPeriod});
+  local.learner->carry_in(NumberType::bf16);
+  train_some(*local.learner, c, cut, kParts * kBatch);
+  expect_equal(*local.learner->state(), *mean.model);
+}
+
+/// A change that is far smaller than what bf16 tells apart from its weight is not lost.
+TEST(StepsInBf16, KeepSmallChanges) {
+  NetCase c = kPlainNets[0];
+  c.training.learning_rate = 1e-6;
+  const Cut cut = net_of(c);
+  LocalSteps exact(cut, 2, {2});
+  LocalSteps local(cut, 2, {2});
+  local.learner->carry_in(NumberType::bf16);
+  const std::shared_ptr<const ModelState> before = local.learner->state();
+  train_some(*exact.learner, c, cut, 2 * kBatch);
+  train_some(*local.learner, c, cut, 2 * kBatch);
+  const auto got = local.learner->state();
+  const auto expected = exact.learner->state();
+  for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
+    ShardState moved = got->trunk[s];
+    ShardState should = expected->trunk[s];
+    subtract_trained(cut.trunk[s], before->trunk[s], moved);
+    subtract_trained(cut.trunk[s], before->trunk[s], should);
+    expect_near_in_norm(moved, should, 0.05);
+    EXPECT_GT(std::sqrt(sum_of_squares<float>(should.weights().span())), 0.0);
+  }
 }
 
 TEST_P(StepsByThemselves, GoOnFromAStateToTheBit) {
   const NetCase c = unclipped();
   const Cut cut = net_of(c);
-  LocalSteps straight(cut, 2, 2);
-  train_some(*straight.learner, c, cut, 2 * kBatch);
-  LocalSteps before(cut, 2, 2);
-  train_some(*before.learner, c, cut, 2 * kBatch, 0, 4);
-  LocalSteps after(cut, 2, 2);
-  after.learner->load({before.learner->state(), {.batch = 4}});
-  train_some(*after.learner, c, cut, 2 * kBatch, 4, kSteps);
-  expect_equal(*after.learner->state(), *straight.learner->state());
+  for (const NumberType type : {NumberType::fp32, NumberType::bf16}) {
+    LocalSteps straight(cut, 2, {2});
+    straight.learner->carry_in(type);
+    train_some(*straight.learner, c, cut, 2 * kBatch);
+    LocalSteps before(cut, 2, {2});
+    before.learner->carry_in(type);
+    train_some(*before.learner, c, cut, 2 * kBatch, 0, 4);
+    LocalSteps after(cut, 2, {2});
+    after.learner->carry_in(type);
+    after.learner->load({before.learner->state(), {.batch = 4}});
+    train_some(*after.learner, c, cut, 2 * kBatch, 4, kSteps);
+    expect_equal(*after.learner->state(), *straight.learner->state());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(PlainNets, StepsByThemselves, testing::ValuesIn(kPlainNets), name_of);
@@ -176,7 +237,7 @@ TEST(LocalStepsOfOne, EqualJoinWithSgdUpToRounding) {
     replica.push_back(std::make_unique<Replica>(trunk, bare, kBatch, 1));
     JoinLearner join(std::move(replica), cut, kBatch, 3, 0, 1);
     join.load(initial(cut));
-    LocalSteps local(cut, 3, 1);
+    LocalSteps local(cut, 3, {1});
     EXPECT_NEAR(train_some(*local.learner, c, cut, 3 * kBatch), train_some(join, c, cut, 3 * kBatch),
                 tolerance * kSteps * 3 * kBatch)
         << c.name;
@@ -194,8 +255,8 @@ TEST(LocalStepsOfOne, EqualJoinWithSgdUpToRounding) {
 TEST(LocalStepsOfSeveral, DifferFromJoin) {
   const NetCase& c = kPlainNets[0];
   const Cut cut = net_of(c);
-  LocalSteps often(cut, 2, 1);
-  LocalSteps seldom(cut, 2, 5);
+  LocalSteps often(cut, 2, {1});
+  LocalSteps seldom(cut, 2, {5});
   train_some(*often.learner, c, cut, 2 * kBatch);
   train_some(*seldom.learner, c, cut, 2 * kBatch);
   EXPECT_FALSE(same_bits(often.learner->state()->trunk[0], seldom.learner->state()->trunk[0]));
@@ -207,10 +268,10 @@ TEST(LocalStepsOfSeveral, DifferFromJoin) {
 TEST(LocalStepsWithLosses, GoOnFromTheLastMean) {
   const NetCase& c = kPlainNets[0];
   const Cut cut = net_of(c);
-  LocalSteps local(cut, 2, 5, 8);
+  LocalSteps local(cut, 2, {5}, 8);
   train_some(*local.learner, c, cut, 2 * kBatch);
   EXPECT_EQ(local.all[0]->losses(), 1);
-  LocalSteps undisturbed(cut, 2, 5);
+  LocalSteps undisturbed(cut, 2, {5});
   train_some(*undisturbed.learner, c, cut, 2 * kBatch, 0, 5);
   const TrainingState mean{undisturbed.learner->state()};
   OneMachine lost(cut, kBatch);
@@ -225,7 +286,7 @@ TEST(LocalStepsWithLosses, GoOnFromTheLastMean) {
 TEST(LocalStepsWithLosses, LeaveAModelThatIsLostOutOfTheMean) {
   const NetCase& c = kPlainNets[0];
   const Cut cut = net_of(c);
-  LocalSteps local(cut, 2, 5, -1);
+  LocalSteps local(cut, 2, {5}, -1);
   train_some(*local.learner, c, cut, 2 * kBatch, 0, 5);
   EXPECT_EQ(local.all[0]->losses(), 1);
   OneMachine other(cut, kBatch);
@@ -237,7 +298,7 @@ TEST(LocalStepsWithLosses, LeaveAModelThatIsLostOutOfTheMean) {
 TEST(LocalStepsWithLosses, GoBackWhereNoModelIsLeft) {
   const NetCase& c = kPlainNets[0];
   const Cut cut = net_of(c);
-  LocalSteps local(cut, 1, 5, -1);
+  LocalSteps local(cut, 1, {5}, -1);
   EXPECT_THROW(train_some(*local.learner, c, cut, kBatch, 0, 5), Rewound);
   EXPECT_TRUE(local.learner->has_model());
   train_some(*local.learner, c, cut, kBatch, 0, kSteps);
@@ -250,7 +311,7 @@ TEST(LocalStepsWithLosses, GoBackWhereNoModelIsLeft) {
 TEST(LocalStepsWithLosses, DoWithoutAReplicaThatIsNotWhole) {
   const NetCase& c = kPlainNets[0];
   const Cut cut = net_of(c);
-  LocalSteps local(cut, 2, 2);
+  LocalSteps local(cut, 2, {2});
   train_some(*local.learner, c, cut, 2 * kBatch, 0, 2);
   const TrainingState mean{local.learner->state()};
   local.all[0]->set_whole(false);
@@ -261,7 +322,7 @@ TEST(LocalStepsWithLosses, DoWithoutAReplicaThatIsNotWhole) {
   expect_equal(*local.learner->state(), *other.learner.state());
   EXPECT_GT(loss, 0.0);
   local.all[0]->set_whole(true);
-  LocalSteps both(cut, 2, 2);
+  LocalSteps both(cut, 2, {2});
   both.learner->load({local.learner->state(), {.batch = 4}});
   train_some(*local.learner, c, cut, 2 * kBatch, 4, 6);
   train_some(*both.learner, c, cut, 2 * kBatch, 4, 6);
@@ -270,7 +331,7 @@ TEST(LocalStepsWithLosses, DoWithoutAReplicaThatIsNotWhole) {
 
 TEST(LocalStepsThatDiverge, NameTheFirstLayerAndStep) {
   const Cut cut = net_of(kDiverging);
-  LocalSteps local(cut, 2, 5);
+  LocalSteps local(cut, 2, {5});
   expect_diverges(*local.learner, cut);
 }
 
@@ -296,7 +357,7 @@ class RunsOfLocalSteps : public testing::Test {
     const Cut cut = net_of(kPlainNets[0]);
     const Batches training(data_, Part::training, 2 * kBatch, kSeed, Augmentation{});
     const Batches test(data_, Part::test, 2 * kBatch, kSeed, Augmentation{});
-    LocalSteps local(cut, 2, 4);
+    LocalSteps local(cut, 2, period_);
     const std::atomic<bool> stop{false};
     const Training settings{.net = net_,
                             .training = training,
@@ -315,9 +376,36 @@ class RunsOfLocalSteps : public testing::Test {
   }
 
   Net net_;
+  ExchangePeriod period_{.steps = 4};
   DataSet data_;
   std::vector<TrainingState> saved_;
 };
+
+TEST(ExchangePeriods, GrowAsTheInverseSquareOfTheRate) {
+  const ExchangePeriod period{.steps = 4, .most = 64, .full_rate = 0.1, .warm_up = 1.0};
+  EXPECT_EQ(period.at(0, 0.01), 4) << "in the warm-up";
+  EXPECT_EQ(period.at(1, 0.1), 4);
+  EXPECT_EQ(period.at(1, 0.2), 4);
+  EXPECT_EQ(period.at(5, 0.051), 15);
+  EXPECT_EQ(period.at(5, 0.026), 59);
+  EXPECT_EQ(period.at(9, 0.001), 64);
+  EXPECT_EQ(period.at(9, 0.0), 64);
+  EXPECT_EQ((ExchangePeriod{.steps = 4, .full_rate = 0.1}.at(9, 0.0)), 4);
+}
+
+/// The rate falls along a cosine: the number of steps is 2 in the first six, 3 in the next ones, and 6 in the second
+/// epoch, whose last five steps its end cuts off.
+TEST_F(RunsOfLocalSteps, ExchangeLessOftenAtASmallRate) {
+  net_.training.schedule.kind = Schedule::Kind::cosine;
+  period_ = {.steps = 2, .most = 6, .full_rate = net_.training.learning_rate};
+  EXPECT_EQ(train_some_steps(0).steps, 22);
+  EXPECT_THAT(batches_saved(), ElementsAre(2, 4, 6, 9, 0, 6, 0));
+  const std::shared_ptr<const ModelState> straight = saved_.back().model;
+  saved_.clear();
+  EXPECT_EQ(train_some_steps(8).steps, 9);
+  EXPECT_EQ(train_some_steps(0).steps, 22);
+  expect_equal(*saved_.back().model, *straight);
+}
 
 /// Checkpoints are due all the time, and wait for the next exchange; so does the end.
 TEST_F(RunsOfLocalSteps, SaveAndEndWhereThereIsAModel) {

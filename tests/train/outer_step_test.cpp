@@ -76,7 +76,7 @@ struct Outer {
       trunks.push_back(std::make_unique<LocalTrunk>(cut.trunk, input_shape(cut.trunk[0], kBatch), *device));
       made.push_back(std::make_unique<Replica>(*trunks.back(), cut, kBatch, 1));
     }
-    learner.emplace(std::move(made), cut, kBatch, kPair, kEvery, 1, step);
+    learner.emplace(std::move(made), cut, kBatch, kPair, ExchangePeriod{.steps = kEvery}, 1, step);
     learner->load(initial(cut));
   }
   void train(const NetCase& c, const Cut& cut, int first, int last) {
