@@ -250,18 +250,28 @@ TEST(ReplicaFaults, TakeADistributedServerBackToASnapshot) {
 }
 
 /// Steps are done again only where the models of all replicas are lost, and then from the last exchange on.
-TEST(ReplicaFaults, TakeLocalStepsBackToTheLastMean) {
-  ReplicaRun run(2, 2, "reference");
+void expect_back_to_the_last_mean(int slaves, NumberType type) {
+  ReplicaRun run(slaves, 2, "reference");
   run.keep_moments();
-  const ReplicaResult result = train_with_faults(run, 2, [](auto replicas, const Cut& cut, int batch, int parts) {
-    return std::make_unique<LocalStepsLearner>(std::move(replicas), cut, batch, parts,
-                                               ExchangePeriod{.steps = kPeriod}, 1);
-  });
+  const auto make = [type](auto replicas, const Cut& cut, int batch, int parts) {
+    auto learner = std::make_unique<LocalStepsLearner>(std::move(replicas), cut, batch, parts,
+                                                       ExchangePeriod{.steps = kPeriod}, 1);
+    learner->carry_in(type);
+    return learner;
+  };
+  const ReplicaResult result = train_with_faults(run, slaves, make);
   for (std::size_t i = 1; i < result.steps.size(); ++i) {
     if (result.steps[i] == result.steps[i - 1] + 1) continue;
     EXPECT_THAT(result.notices, Contains(HasSubstr("are done again")));
     EXPECT_EQ((result.steps[i] - 1) % kEpoch % kPeriod, 0) << "the step after an exchange comes again";
   }
+}
+
+TEST(ReplicaFaults, TakeLocalStepsBackToTheLastMean) { expect_back_to_the_last_mean(2, NumberType::fp32); }
+
+/// Each replica is two slaves, which know what they were loaded with only as long as their plan lasts.
+TEST(ReplicaFaults, TakeLocalStepsOfGroupsInBf16BackToTheLastMean) {
+  expect_back_to_the_last_mean(4, NumberType::bf16);
 }
 
 }  // namespace

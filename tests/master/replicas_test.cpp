@@ -271,6 +271,44 @@ TEST(ReplicasOnCrews, TakeLocalStepsInTheTypeOfTheWire) {
   for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(models[1].trunk[s], models[0].trunk[s], 1e-2);
 }
 
+/// Shares of filters move to where they are computed faster, but not between two exchanges, since slaves know by how much
+/// their weights have changed only under the plan under which they were loaded.
+TEST(ReplicasOnCrews, MoveSharesWhereLocalStepsInBf16AreExchanged) {
+  Cut cut = small_net();
+  cut.trunk[0].conv.filters = 64;
+  cut.trunk[1].channels = 64;
+  cut.trunk[1].conv.filters = 64;
+  cut.heads[0].maps.channels = 64;
+  for (Stage& stage : cut.trunk) stage.moments = cut.moments;
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  const SlaveThreads threads(lobby.endpoint(), 2, {"eigen"});
+  const std::atomic<bool> stop{false};
+  ASSERT_TRUE(crew.gather(2, stop, [] {}));
+  const Plan uneven = proportional_plan(cut.trunk, kBatch, {"a", "b"}, {1, 15});
+  const auto equally_fast = [](const std::string& name) {
+    const std::vector<Timing> times{{4, 0.1, 0.1, 0.1}, {64, 1.6, 1.6, 1.6}};
+    return MemberProfile{.name = name, .stages = {times, times}};
+  };
+  int moves = 0;
+  {
+    ClusterTrunk trunk(cut.trunk, uneven, crew, nullptr, 20s,
+                       {.profiles = {equally_fast("a"), equally_fast("b")}, .first_steps = 2},
+                       [&](const Plan&) { ++moves; });
+    const auto device = make_device("eigen", {.threads = 1});
+    LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
+    std::vector<std::unique_ptr<LocalTrunk>> others;
+    for (int i = 0; i < 4; ++i) {
+      others.push_back(std::make_unique<LocalTrunk>(cut.trunk, input_shape(cut.trunk[0], kBatch), *device));
+    }
+    const ModelState got = train_on({&trunk, others[0].get(), others[1].get()}, cut, cut, NumberType::bf16, true);
+    const ModelState expected = train_on({&local, others[2].get(), others[3].get()}, cut, cut, NumberType::bf16, true);
+    for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(got.trunk[s], expected.trunk[s], 1e-3);
+  }
+  EXPECT_GE(moves, 1);
+  crew.dismiss("the test finished");
+}
+
 /// For nets with ReLUs, which another rounding may turn on or off. A step too many or too few changes the velocities by
 /// more.
 void expect_close_in_norm(const ModelState& a, const ModelState& b) {

@@ -120,6 +120,12 @@ const std::vector<BadTask> kBadTasks{
        m.send(wire::Snapshot{0, {0, 1}, true});
      },
      "gradients were asked for before a training step"},
+    {"ChangesBeforeALoad",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Snapshot{.stage_index = 0, .filters = {0, 1}, .type = NumberType::bf16});
+     },
+     "changes of filters 0 to 0 of stage 0 were asked for before these were loaded in 16 bits"},
     {"ThreeStepsAtOnce",
      [](FakeMaster& m) {
        m.assign();

@@ -148,8 +148,8 @@ TEST(TransfersInTurns, GiveJoinTheSameBits) {
 
 TEST(TransfersInTurns, GiveLocalStepsTheSameBits) {
   const Make local = [](auto replicas, const Cut& cut) {
-    return std::make_unique<LocalStepsLearner>(std::move(replicas), cut, kBatch, kReplicas,
-                                               ExchangePeriod{.steps = 5}, 1);
+    return std::make_unique<LocalStepsLearner>(std::move(replicas), cut, kBatch, kReplicas, ExchangePeriod{.steps = 5},
+                                               1);
   };
   const Trained in_turns = train_with(local, kNet, false, true, kReplicas);
   const Trained at_once = train_with(local, kNet, false, false, kReplicas);
