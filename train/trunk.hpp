@@ -99,8 +99,8 @@ class Trunk {
   /// Begins a snapshot of the current state, which is collected while further steps run. Drops a snapshot in progress.
   virtual void begin_snapshot() = 0;
   /// Like begin_snapshot(), but the values of trained parameters are what they have changed since `from`, the states
-  /// that the trunk was loaded with last, which must live until take_snapshot(). They and the moments travel in the type
-  /// of carry_states_in(), rounded to nearest, where they travel.
+  /// with which the trunk was loaded last and which must live until take_snapshot(). They and the moments travel in the
+  /// type of carry_states_in(), rounded to nearest, where they travel.
   virtual void begin_changes(const std::vector<ShardState>& from) = 0;
   /// Takes what begin_snapshot(), begin_changes() or begin_gradients() began to collect. Returns nothing if it is
   /// incomplete or was taken already.

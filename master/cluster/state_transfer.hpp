@@ -24,8 +24,8 @@ class StateTransfer {
   /// Serves the current members of the crew. Crew and trunk must outlive the transfer.
   StateTransfer(Crew& crew, const std::vector<Stage>& trunk);
 
-  /// Asks a slave for the state of filters of its shard. A slave answers requests in their order. In a `type` of 16 bits
-  /// the values of trained parameters are what they have changed since they were given to the slave in 16 bits.
+  /// Asks a slave for the state of filters of its shard. A slave answers requests in their order. In a `type` of 16
+  /// bits the values of trained parameters are what they have changed since they were given to the slave in 16 bits.
   std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters,
                                    NumberType type = NumberType::fp32);
   /// Asks a slave for the gradients of filters of its shard, which travel in this type.

@@ -1,17 +1,12 @@
-// Replicas on crews of slaves: they train as replicas in one process do, to the same bits each time, and lose no step
-// when they lose slaves.
+// Replicas on crews of slaves with fixed plans: they train as replicas in one process do, to the same bits each time.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <functional>
-#include <thread>
 
 #include "core/random.hpp"
 #include "master/cluster/cluster_replica.hpp"
-#include "tests/master/replica_run.hpp"
-#include "tests/support/mortal_slaves.hpp"
 #include "tests/support/slave_threads.hpp"
 #include "tests/support/states.hpp"
 #include "tests/support/tiles.hpp"
@@ -23,16 +18,11 @@ namespace convoy {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
 
 void expect_close(const ModelState& a, const ModelState& b) {
   ASSERT_EQ(a.trunk.size(), b.trunk.size());
   for (std::size_t s = 0; s < a.trunk.size(); ++s) expect_near(a.trunk[s], b.trunk[s], 1e-3);
 }
-
-// ---- fixed plans ---------------------------------------------------------------------------------------------------
 
 constexpr int kBatch = 4;
 constexpr int kParts = 3;
@@ -271,7 +261,7 @@ TEST(ReplicasOnCrews, TakeLocalStepsInTheTypeOfTheWire) {
   for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(models[1].trunk[s], models[0].trunk[s], 1e-2);
 }
 
-/// Shares of filters move to where they are computed faster, but not between two exchanges, since slaves know by how much
+/// Shares of filters move to where they are computed faster, but not between two exchanges: slaves know by how much
 /// their weights have changed only under the plan under which they were loaded.
 TEST(ReplicasOnCrews, MoveSharesWhereLocalStepsInBf16AreExchanged) {
   Cut cut = small_net();
@@ -297,105 +287,19 @@ TEST(ReplicasOnCrews, MoveSharesWhereLocalStepsInBf16AreExchanged) {
                        [&](const Plan&) { ++moves; });
     const auto device = make_device("eigen", {.threads = 1});
     LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
-    std::vector<std::unique_ptr<LocalTrunk>> others;
+    std::vector<std::unique_ptr<LocalTrunk>> more;
     for (int i = 0; i < 4; ++i) {
-      others.push_back(std::make_unique<LocalTrunk>(cut.trunk, input_shape(cut.trunk[0], kBatch), *device));
+      more.push_back(std::make_unique<LocalTrunk>(cut.trunk, input_shape(cut.trunk[0], kBatch), *device));
     }
-    const ModelState got = train_on({&trunk, others[0].get(), others[1].get()}, cut, cut, NumberType::bf16, true);
-    const ModelState expected = train_on({&local, others[2].get(), others[3].get()}, cut, cut, NumberType::bf16, true);
+    const auto train = [&](Trunk& one, int first) {
+      return train_on({&one, more[first].get(), more[first + 1].get()}, cut, cut, NumberType::bf16, true);
+    };
+    const ModelState got = train(trunk, 0);
+    const ModelState expected = train(local, 2);
     for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(got.trunk[s], expected.trunk[s], 1e-3);
   }
   EXPECT_GE(moves, 1);
   crew.dismiss("the test finished");
-}
-
-/// For nets with ReLUs, which another rounding may turn on or off. A step too many or too few changes the velocities by
-/// more.
-void expect_close_in_norm(const ModelState& a, const ModelState& b) {
-  ASSERT_EQ(a.trunk.size(), b.trunk.size());
-  for (std::size_t s = 0; s < a.trunk.size(); ++s) expect_near_in_norm(a.trunk[s], b.trunk[s], 0.05);
-}
-
-// ---- runs ----------------------------------------------------------------------------------------------------------
-
-constexpr long kRunSteps = 12;
-
-/// Two batches a step on this machine.
-ReplicaResult alone() { return ReplicaRun(0, 2).train(kRunSteps); }
-
-TEST(ReplicaRuns, GroupTheSlavesAndTrain) {
-  ReplicaRun run(3, 2);
-  const SlaveThreads slaves(run.endpoint(), 3, {"eigen"});
-  const ReplicaResult result = run.train(kRunSteps);
-  EXPECT_THAT(result.notices, Contains(HasSubstr("replica 1 of 2: ")));
-  EXPECT_THAT(result.notices, Contains(HasSubstr("replica 2 of 2: ")));
-  const ReplicaResult expected = alone();
-  EXPECT_EQ(result.progress.batch, expected.progress.batch);
-  expect_close_in_norm(result.model, expected.model);
-}
-
-TEST(ReplicaRuns, LoseNoStepWithASlave) {
-  ReplicaRun run(4, 2);
-  const SlaveThreads others(run.endpoint(), 3, {"eigen"});
-  MortalSlaves mortal;
-  mortal.add(run.endpoint(), "mortal", "Step", 7);
-  const ReplicaResult result = run.train(kRunSteps);
-  EXPECT_THAT(result.notices, Contains(HasSubstr("slave mortal")));
-  EXPECT_THAT(result.notices, Not(Contains(HasSubstr("going on after step"))));
-  expect_close_in_norm(result.model, alone().model);
-}
-
-/// The replica that is left does both batches of a step.
-TEST(ReplicaRuns, GoOnWithoutAReplica) {
-  ReplicaRun run(2, 2);
-  const SlaveThreads other(run.endpoint(), 1, {"eigen"});
-  MortalSlaves mortal;
-  mortal.add(run.endpoint(), "mortal", "Step", 7);
-  const ReplicaResult result = run.train(kRunSteps);
-  EXPECT_THAT(result.notices, Contains(HasSubstr("slave mortal")));
-  expect_close_in_norm(result.model, alone().model);
-}
-
-/// While its gradients travel, a slave dies; later the other, too.
-TEST(ReplicaRuns, GoOnAloneWithoutAnySlave) {
-  ReplicaRun run(2, 2);
-  MortalSlaves mortal;
-  mortal.add(run.endpoint(), "p", "Snapshot", 5);
-  mortal.add(run.endpoint(), "q", "Load", 11);
-  const ReplicaResult result = run.train(kRunSteps);
-  EXPECT_THAT(result.notices, Contains(HasSubstr("slave p")));
-  EXPECT_THAT(result.notices, Contains(HasSubstr("slave q")));
-  expect_close_in_norm(result.model, alone().model);
-}
-
-/// A replica that has lost its only slave waits for another one.
-TEST(ReplicaRuns, GiveAnEmptyReplicaTheNextSlave) {
-  ReplicaRun run(2, 2);
-  const SlaveThreads other(run.endpoint(), 1, {"eigen"});
-  MortalSlaves mortal;
-  mortal.add(run.endpoint(), "mortal", "Step", 3);
-  run.stop_at("slave next");
-  std::thread later([&] {
-    run.wait_for("slave mortal");
-    mortal.add(run.endpoint(), "next", "nothing", 0);
-  });
-  const ReplicaResult result = run.train(1000000);
-  later.join();
-  EXPECT_THAT(result.notices, Contains(HasSubstr("slave mortal")));
-  EXPECT_THAT(result.notices, Contains(HasSubstr("slave next (")));
-}
-
-TEST(ReplicaRuns, NeedASlaveForEachReplica) {
-  ReplicaRun run(2, 2);
-  const SlaveThreads other(run.endpoint(), 1, {"eigen"});
-  MortalSlaves mortal;
-  mortal.add(run.endpoint(), "mortal", "Calibrate", 0);
-  try {
-    run.train(kRunSteps);
-    FAIL() << "the run began";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("1 slaves are left for 2 replicas"));
-  }
 }
 
 }  // namespace

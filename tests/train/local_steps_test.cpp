@@ -1,76 +1,14 @@
 // Replicas that train by themselves, in one process: against one machine, against join, and against machines whose
 // models the test averages itself; and what a lost member costs.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 
-#include "tests/train/replica_nets.hpp"
-#include "train/local_steps_learner.hpp"
+#include "tests/train/local_steps.hpp"
 
 namespace convoy {
 namespace {
-
-using testing::ElementsAre;
-
-/// A trunk that loses a member in one of its training passes.
-class FailingTrunk : public LocalTrunk {
- public:
-  FailingTrunk(const Cut& cut, Device& device, long fails_in)
-      : LocalTrunk(cut.trunk, input_shape(cut.trunk[0], kBatch), device), fails_in_(fails_in) {}
-  void begin(const Images& images, const Pass& pass) override {
-    if (pass.training && pass.step == fails_in_) throw PeerLost("doomed", "slave doomed is gone");
-    LocalTrunk::begin(images, pass);
-  }
-  void begin_snapshot() override {
-    if (fails_in_ < 0) throw PeerLost("doomed", "slave doomed is gone");
-    LocalTrunk::begin_snapshot();
-  }
-
- private:
-  long fails_in_;
-};
-
-/// A replica that goes on with another trunk when it loses a member.
-class Recovering : public Replica {
- public:
-  Recovering(Trunk& trunk, Trunk& spare, const Cut& cut) : Replica(trunk, cut, kBatch, 1), spare_(spare) {}
-  bool whole() override { return whole_; }
-  void set_whole(bool whole) { whole_ = whole; }
-  int losses() const { return losses_; }
-
- private:
-  void recover(const PeerLost&) override {
-    ++losses_;
-    use(spare_);
-  }
-  Trunk& spare_;
-  bool whole_ = true;
-  int losses_ = 0;
-};
-
-/// Replicas on one device. The first one's trunk may fail: in a step, or with -1 whenever its model is collected.
-struct LocalSteps {
-  LocalSteps(const Cut& cut, int replicas, const ExchangePeriod& period, long first_fails_in = 0) {
-    std::vector<std::unique_ptr<Replica>> made;
-    for (int i = 0; i < replicas; ++i) {
-      trunks.push_back(std::make_unique<FailingTrunk>(cut, *device, i == 0 ? first_fails_in : 0));
-      spares.push_back(std::make_unique<FailingTrunk>(cut, *device, 0));
-      auto replica = std::make_unique<Recovering>(*trunks.back(), *spares.back(), cut);
-      all.push_back(replica.get());
-      made.push_back(std::move(replica));
-    }
-    learner.emplace(std::move(made), cut, kBatch, replicas, period, 1);
-    learner->load(initial(cut));
-  }
-  std::unique_ptr<Device> device = make_device("eigen", {.threads = 1});
-  std::vector<std::unique_ptr<FailingTrunk>> trunks;
-  std::vector<std::unique_ptr<FailingTrunk>> spares;
-  std::vector<Recovering*> all;
-  std::optional<LocalStepsLearner> learner;
-};
 
 /// The batch of one replica in a step.
 LabelledImages part_of(const Cut& cut, const LabelledImages& step, int part) {
@@ -333,90 +271,6 @@ TEST(LocalStepsThatDiverge, NameTheFirstLayerAndStep) {
   const Cut cut = net_of(kDiverging);
   LocalSteps local(cut, 2, {5});
   expect_diverges(*local.learner, cut);
-}
-
-// ---- the training loop ---------------------------------------------------------------------------------------------
-
-/// A run of two epochs of eleven steps, with an exchange after every fourth step of an epoch and at its end.
-class RunsOfLocalSteps : public testing::Test {
- protected:
-  RunsOfLocalSteps() {
-    net_.training = {.batch = kBatch, .epochs = 2, .learning_rate = 0.05, .momentum = 0.9};
-    data_ = {.name = "random", .classes = kClasses};
-    Random random(kSeed, 1);
-    for (ImageSet* images : {&data_.training, &data_.test}) {
-      images->shape = {2, 9, 7};
-      for (int i = 0; i < 2 * kBatch * 11; ++i)
-        images->labels.push_back(static_cast<std::uint8_t>(random.below(kClasses)));
-      for (std::size_t i = 0; i < images->labels.size() * 126; ++i)
-        images->pixels.push_back(static_cast<std::uint8_t>(random.below(256)));
-    }
-  }
-  /// Trains on from the last checkpoint, if there is one.
-  Outcome train_some_steps(long max_steps) {
-    const Cut cut = net_of(kPlainNets[0]);
-    const Batches training(data_, Part::training, 2 * kBatch, kSeed, Augmentation{});
-    const Batches test(data_, Part::test, 2 * kBatch, kSeed, Augmentation{});
-    LocalSteps local(cut, 2, period_);
-    const std::atomic<bool> stop{false};
-    const Training settings{.net = net_,
-                            .training = training,
-                            .test = test,
-                            .seed = kSeed,
-                            .max_steps = max_steps,
-                            .checkpoint_seconds = 0.0,
-                            .stop = stop};
-    return train(settings, *local.learner, saved_.empty() ? initial(cut) : saved_.back(), {},
-                 [this](const TrainingState& state) { saved_.push_back(state); });
-  }
-  std::vector<int> batches_saved() const {
-    std::vector<int> batches;
-    for (const TrainingState& each : saved_) batches.push_back(each.progress.batch);
-    return batches;
-  }
-
-  Net net_;
-  ExchangePeriod period_{.steps = 4};
-  DataSet data_;
-  std::vector<TrainingState> saved_;
-};
-
-TEST(ExchangePeriods, GrowAsTheInverseSquareOfTheRate) {
-  const ExchangePeriod period{.steps = 4, .most = 64, .full_rate = 0.1, .warm_up = 1.0};
-  EXPECT_EQ(period.at(0, 0.01), 4) << "in the warm-up";
-  EXPECT_EQ(period.at(1, 0.1), 4);
-  EXPECT_EQ(period.at(1, 0.2), 4);
-  EXPECT_EQ(period.at(5, 0.051), 15);
-  EXPECT_EQ(period.at(5, 0.026), 59);
-  EXPECT_EQ(period.at(9, 0.001), 64);
-  EXPECT_EQ(period.at(9, 0.0), 64);
-  EXPECT_EQ((ExchangePeriod{.steps = 4, .full_rate = 0.1}.at(9, 0.0)), 4);
-}
-
-/// The rate falls along a cosine: the number of steps is 2 in the first six, 3 in the next ones, and 6 in the second
-/// epoch, whose last five steps its end cuts off.
-TEST_F(RunsOfLocalSteps, ExchangeLessOftenAtASmallRate) {
-  net_.training.schedule.kind = Schedule::Kind::cosine;
-  period_ = {.steps = 2, .most = 6, .full_rate = net_.training.learning_rate};
-  EXPECT_EQ(train_some_steps(0).steps, 22);
-  EXPECT_THAT(batches_saved(), ElementsAre(2, 4, 6, 9, 0, 6, 0));
-  const std::shared_ptr<const ModelState> straight = saved_.back().model;
-  saved_.clear();
-  EXPECT_EQ(train_some_steps(8).steps, 9);
-  EXPECT_EQ(train_some_steps(0).steps, 22);
-  expect_equal(*saved_.back().model, *straight);
-}
-
-/// Checkpoints are due all the time, and wait for the next exchange; so does the end.
-TEST_F(RunsOfLocalSteps, SaveAndEndWhereThereIsAModel) {
-  EXPECT_EQ(train_some_steps(0).steps, 22);
-  EXPECT_THAT(batches_saved(), ElementsAre(4, 8, 0, 4, 8, 0));
-  const std::shared_ptr<const ModelState> straight = saved_.back().model;
-  saved_.clear();
-  EXPECT_EQ(train_some_steps(5).steps, 8);
-  EXPECT_EQ(train_some_steps(9).steps, 11);
-  EXPECT_EQ(train_some_steps(0).steps, 22);
-  expect_equal(*saved_.back().model, *straight);
 }
 
 }  // namespace
