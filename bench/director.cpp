@@ -27,8 +27,8 @@ double median_seconds(Work work) {
   return quartiles(seconds).median;
 }
 
-/// Returns the bytes of a stage's weights and running averages where the values of trained parameters travel in `type`.
-/// The bytes in transit of a stage's weights and moments.
+/// Returns the bytes of a stage's weights, running averages and moments, where trained parameters and their moments
+/// travel in `type`.
 double bytes_in(NumberType type, const Stage& stage) {
   std::size_t bytes = 0;
   for (const ParameterSpec& spec : parameters_of(stage, stage.conv.filters)) {
