@@ -48,8 +48,8 @@ class LocalStepsLearner : public ReplicaLearner {
                     const ExchangePeriod& period, const HeadPlace& place = {}, OuterStep outer = {})
       : ReplicaLearner(std::move(replicas), cut, batch, parts, place), cut_(cut), period_(period), outer_(outer) {}
 
-  /// From now on, the stages' weights and moments travel in this type: fp32, or bf16, whose range is large enough for
-  /// what changes in a few steps and for Adam's moments.
+  /// From now on, the stages' weights and moments travel in this type: fp32 or bf16. The range of bf16 is large enough
+  /// for the changes of a few steps and for Adam's moments.
   void carry_in(NumberType type);
   /// `images` and `labels` have a batch for each replica, one after another. The loss is that of the replicas that have
   /// slaves, as if all images had the same.
@@ -75,7 +75,7 @@ class LocalStepsLearner : public ReplicaLearner {
   Progress stands_;
   NumberType type_ = NumberType::fp32;
   TrainingState mean_;                       ///< of all replicas, after their last exchange and its outer step
-  std::shared_ptr<const ModelState> given_;  ///< what replicas are given of it: the same model, or rounded
+  std::shared_ptr<const ModelState> given_;  ///< mean_'s model as replicas are given it, rounded to type_
 };
 
 }  // namespace convoy

@@ -77,7 +77,7 @@ class ClusterTrunk : public Trunk {
   /// The first steps of a plan compile kernels and fill caches, so they may take long.
   static constexpr std::uint64_t kFirstSteps = 4;
 
-  /// What is to be collected: states, or what is given here instead.
+  /// What a snapshot collects: the states, or their gradients or changes instead.
   struct Wish {
     bool gradients = false;
     const std::vector<ShardState>* since = nullptr;  ///< changes since these states
@@ -171,7 +171,7 @@ class ClusterTrunk : public Trunk {
   std::optional<StateTransfer> states_;                  ///< transfers between the master and the plan's slaves
   std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
   NumberType states_type_ = NumberType::fp32;            ///< see carry_states_in()
-  Wish collects_;                                        ///< what snapshot_ has of each stage
+  Wish collects_;                                        ///< what snapshot_ collects
   ImageBytes* image_bytes_ = nullptr;                    ///< null if slaves are sent all images
   ImageOffers offers_;
   bool offering_ = false;                ///< whether the images of the send in progress were offered
