@@ -38,6 +38,8 @@ SCHEMES = {  # name: options of convoy-master train
     "join in bf16": "--sync join --wire bf16",
     "local steps, 4": "--sync join --sync-every 4",
     "local steps": "--sync join --sync-every 8",
+    "3 local steps in bf16": "--sync join --sync-every 3 --wire bf16",
+    "6 local steps in bf16": "--sync join --sync-every 6 --wire bf16",
     "local steps in bf16": "--sync join --sync-every 8 --wire bf16",
     "local steps, 16": "--sync join --sync-every 16",
     "local steps, 32": "--sync join --sync-every 32",

@@ -118,10 +118,15 @@ Plan plan_of_replica(const std::string& folder, const Cut& parts) {
   return plan;
 }
 
-double bytes_of_model(const Cut& parts, const Plan& plan) {
+ModelBytes bytes_of_model(const Cut& parts, const Plan& plan) {
   const NumberType type = plan.wire == NumberType::bf16 ? NumberType::bf16 : NumberType::fp32;
-  double bytes = 0.0;
-  for (const Stage& stage : parts.trunk) bytes += bytes_in(type, stage);
+  ModelBytes bytes;
+  for (Stage stage : parts.trunk) {
+    const double whole = bytes_in(type, stage);
+    stage.moments = 0;
+    bytes.values += bytes_in(type, stage);
+    bytes.moments += whole - bytes_in(type, stage);
+  }
   return bytes;
 }
 

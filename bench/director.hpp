@@ -18,8 +18,13 @@ Plan plan_of_replica(const std::string& folder, const Cut& parts);
 /// to time it.
 estimate::Director director_of(const Net& net, const Cut& parts, const Plan& plan, const Calibration& timed);
 
-/// Returns the bytes in transit of the trunk's weights and moments, where replicas train by themselves: in bf16 if the
-/// maps travel in bf16, and else in fp32.
-double bytes_of_model(const Cut& parts, const Plan& plan);
+/// Bytes in transit of a trunk that trains by itself.
+struct ModelBytes {
+  double values = 0.0;  ///< weights and running averages
+  double moments = 0.0;
+};
+
+/// Returns the bytes of a replica that trains by itself: in bf16 if the maps travel in bf16, and else in fp32.
+ModelBytes bytes_of_model(const Cut& parts, const Plan& plan);
 
 }  // namespace convoy

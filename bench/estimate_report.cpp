@@ -10,6 +10,7 @@
 #include "bench/statistics.hpp"
 #include "core/files.hpp"
 #include "master/report/gnuplot.hpp"
+#include "train/local_steps_learner.hpp"
 
 namespace convoy {
 namespace {
@@ -38,7 +39,9 @@ EstimatePoint estimate_point(const WorkerTimes& times, const EstimateTerms& term
   machines.apply = terms.apply;
   constexpr double kKibi = 1024;
   if (scheme == estimate::Scheme::join && terms.models && machines.director) {
-    machines.bytes = times.model_bytes;
+    // Moments travel with one of so many exchanges.
+    const int exchanges = (kMomentSteps + terms.local_steps - 1) / terms.local_steps;
+    machines.bytes = times.model.values + times.model.moments / exchanges;
     machines.director->known.clear();  // models leave whole
   }
   if (machines.director) machines.director->queue = kKibi * terms.queue;

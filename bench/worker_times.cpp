@@ -186,7 +186,7 @@ WorkerTimes from_run(const TimeSources& sources) {
     if (sources.master) {
       const Plan plan = plan_of_replica(sources.from_run, parts);
       times.director = director_of(net, parts, plan, timed);
-      times.model_bytes = bytes_of_model(parts, plan);
+      times.model = bytes_of_model(parts, plan);
     }
     if (sources.transfer.empty() && !sources.mbits) take_timed_links(timed, times);
   } else if (sources.master) {

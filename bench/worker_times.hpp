@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/director.hpp"
 #include "plan/replica_simulation.hpp"
 
 namespace convoy {
@@ -33,9 +34,7 @@ struct WorkerTimes {
   std::vector<NodeLink> links;
   NodeLink server;  ///< of a machine that holds all weights
   double bytes = 1.0;
-  /// Bytes in transit of the weights with the optimizer's moments, which travel where workers of convoy-master train by
-  /// themselves; 0 where they are not known.
-  double model_bytes = 0.0;
+  ModelBytes model;  ///< of convoy-master's replicas; 0 where it is not known
   std::vector<double> tensors;
   std::optional<estimate::Director> director;
   std::vector<std::string> notes;  ///< sentences that say where the numbers come from

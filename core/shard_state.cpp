@@ -113,6 +113,10 @@ void paste(const ShardState& part, FilterRange range, ShardState& whole) {
   }
 }
 
+void drop_moments(ShardState& state) {
+  for (Parameter& parameter : state.parameters) parameter.moments.clear();
+}
+
 namespace {
 
 /// Calls combine(value of `from`, value of `state`) for each value of a trained parameter.

@@ -78,8 +78,10 @@ void for_each_tensor(State& state, Visit visit) {
 ShardState zero_state(const Stage& stage, int filters);
 /// Copies the filters in `range` out of the state `whole`.
 ShardState slice(const ShardState& whole, FilterRange range);
-/// Copies `part` over the filters in `range` of the state `whole`.
+/// Copies `part` over the filters in `range` of the state `whole`. A part without moments leaves the moments of `whole`.
 void paste(const ShardState& part, FilterRange range, ShardState& whole);
+/// Drops the moments of all parameters.
+void drop_moments(ShardState& state);
 /// Replaces the values of the trained parameters of `state` by what they have changed since they were those of `from`,
 /// a state of the same filters of the stage.
 void subtract_trained(const Stage& stage, const ShardState& from, ShardState& state);

@@ -4,16 +4,28 @@
 
 namespace convoy {
 
-LoadingState::LoadingState(const wire::Load& task, const Stage& stage, StateCache& cache)
+namespace {
+
+/// The stage with the moments that travel.
+Stage as_loaded(const wire::Load& task, Stage stage) {
+  if (!task.moments) stage.moments = 0;
+  return stage;
+}
+
+}  // namespace
+
+LoadingState::LoadingState(const wire::Load& task, const Stage& of, StateCache& cache)
     : task_(task),
       blocks_(wire::state_blocks(task.filters)),
-      state_{task.stage_index, task.filters, zero_state(stage, task.filters.count)},
+      state_{task.stage_index, task.filters, {}},
       wanted_{task.stage_index, {}},
       reader_(std::vector<wire::Typed<float>>()) {
   if (task.contents.size() != blocks_.size()) {
     fail("the Load has {} hashes, but its {} filters make {} blocks", task.contents.size(), task.filters.count,
          blocks_.size());
   }
+  const Stage stage = as_loaded(task, of);
+  state_.state = zero_state(stage, task.filters.count);
   std::vector<wire::Typed<float>> missing;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     parts_.push_back(zero_state(stage, blocks_[b].count));

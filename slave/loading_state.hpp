@@ -12,9 +12,9 @@ namespace convoy {
 
 class LoadingState {
  public:
-  /// Reads the blocks of the state that the cache has; the master must send the others. `stage` is the stage of the
+  /// Reads the blocks of the state that the cache has; the master must send the others. `of` is the stage of the
   /// trunk that `task` names. Throws Error unless `task` has a hash for each block.
-  LoadingState(const wire::Load& task, const Stage& stage, StateCache& cache);
+  LoadingState(const wire::Load& task, const Stage& of, StateCache& cache);
 
   NumberType type() const { return task_.type; }
   /// The blocks that the cache lacks.
@@ -23,7 +23,7 @@ class LoadingState {
   void add(const wire::Piece& piece, const wire::Payload& payload) { reader_.add(piece, payload); }
   /// Whether all values have arrived.
   bool complete() const { return reader_.complete(); }
-  /// Returns the complete state; the LoadingState is empty afterwards. Keeps the blocks that have arrived in the cache,
+  /// Returns the complete state, with moments if these travel; the LoadingState is empty afterwards. Keeps the blocks that have arrived in the cache,
   /// and with `on_disk` also in its folder. Throws Error if a block's hash is not the hash that the master announced.
   FilterState finish(StateCache& cache, bool on_disk);
 

@@ -134,7 +134,7 @@ void Session::finish_load() {
   loaded_.erase(stage);
   // Only where a replica keeps moments does it train by itself, so that its changes are asked for.
   if (type != NumberType::fp32 && node().trunk()[stage].moments > 0) {
-    for (Parameter& parameter : state.state.parameters) parameter.moments.clear();
+    drop_moments(state.state);
     loaded_.emplace(stage, std::move(state));
   }
   finish();
@@ -185,6 +185,7 @@ void Session::answer_snapshots() {
 void Session::put_state(const wire::Snapshot& task) {
   ShardState state =
       task.gradients ? node().gradients(task.stage_index, task.filters) : node().state(task.stage_index, task.filters);
+  if (!task.moments) drop_moments(state);
   if (asks_for_changes(task)) {
     const FilterState& from = loaded_.at(task.stage_index);
     const FilterRange part{task.filters.first - from.filters.first, task.filters.count};
@@ -193,7 +194,7 @@ void Session::put_state(const wire::Snapshot& task) {
   wire::send_values({.step = 0, .task = task.stage_index, .first = 0},
                     wire::values_of(std::as_const(state), node().trunk()[task.stage_index], task.type),
                     [this](const wire::Envelope& piece) { states_.push_back(piece); });
-  if (task.gradients || asks_for_changes(task)) return;
+  if (task.gradients || asks_for_changes(task) || !task.moments) return;
   // After a loss, the master loads the snapshot again, and blocks that are still in the cache need not travel.
   for (const FilterRange& block : wire::state_blocks(task.filters)) {
     const ShardState part = wire::block_of(state, task.filters, block);

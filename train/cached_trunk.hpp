@@ -41,8 +41,10 @@ class CachedTrunk : public Trunk {
   void wait() override { trunk_->wait(); }
   std::optional<Broken> broken() const override { return trunk_->broken(); }
   std::vector<ShardState> snapshot() override { return trunk_->snapshot(); }
-  void begin_snapshot() override { trunk_->begin_snapshot(); }
-  void begin_changes(const std::vector<ShardState>& from) override { trunk_->begin_changes(from); }
+  void begin_snapshot(bool moments) override { trunk_->begin_snapshot(moments); }
+  void begin_changes(const std::vector<ShardState>& from, bool moments) override {
+    trunk_->begin_changes(from, moments);
+  }
   std::optional<std::vector<ShardState>> take_snapshot() override { return trunk_->take_snapshot(); }
   void begin_gradients() override { trunk_->begin_gradients(); }
   void begin_load(const std::vector<ShardState>& states) override;

@@ -48,12 +48,14 @@ void LocalStepsLearner::apply(const UpdateStep& step, const Progress& after) {
   const int epoch = stands_.epoch;
   stands_ = after;
   const bool ends_epoch = after.epoch != epoch || after.batch == 0;
-  if (ends_epoch || after.batch - mean_.progress.batch >= period_.at(epoch, step.learning_rate)) exchange();
+  if (ends_epoch || after.batch - mean_.progress.batch >= period_.at(epoch, step.learning_rate)) {
+    exchange(ends_epoch || after.batch - whole_.batch >= period_.moments);
+  }
 }
 
-void LocalStepsLearner::exchange() {
+void LocalStepsLearner::exchange(bool moments) {
   std::vector<std::optional<ModelState>> models(replica_count());
-  for (std::size_t r = 0; r < models.size(); ++r) assign(r, r).begin_model(given_);
+  for (std::size_t r = 0; r < models.size(); ++r) assign(r, r).begin_model(given_, moments);
   for (std::size_t left = models.size(); left > 0;) {
     advance([&](std::size_t task, Replica::Result&& result) {
       models[task] = std::move(result.model);
@@ -65,7 +67,7 @@ void LocalStepsLearner::exchange() {
     if (model) trained.push_back(rounded(*std::move(model), cut_, type_));
   }
   if (trained.empty()) {
-    stands_ = mean_.progress;
+    stands_ = whole_ = mean_.progress;
     throw Rewound(stands_);
   }
   ModelState mean = mean_of(std::move(trained));
@@ -73,6 +75,11 @@ void LocalStepsLearner::exchange() {
     for (std::size_t s = 0; s < cut_.trunk.size(); ++s) {
       add_trained(cut_.trunk[s], mean_.model->trunk[s], mean.trunk[s]);
     }
+  }
+  if (moments) {
+    whole_ = stands_;
+  } else {
+    take_moments(*mean_.model, mean);
   }
   if (!outer_.is_mean()) mean = outer_step(outer_, cut_, *mean_.model, std::move(mean));
   go_on_from({std::make_shared<const ModelState>(std::move(mean)), stands_});
@@ -104,7 +111,7 @@ std::optional<Broken> LocalStepsLearner::broken() const {
 
 void LocalStepsLearner::load(TrainingState from) {
   go_on_from(std::move(from));
-  stands_ = mean_.progress;
+  stands_ = whole_ = mean_.progress;
 }
 
 }  // namespace convoy

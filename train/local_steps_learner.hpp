@@ -20,26 +20,34 @@ struct ExchangePeriod {
   int most = 0;            ///< up to which the number grows; 0 if it does not
   double full_rate = 0.0;  ///< the learning rate of the training, before its schedule
   double warm_up = 0.0;    ///< epochs
+  /// The fewest steps between two exchanges that include the moments; with 0 each exchange does.
+  int moments = 0;
   /// Returns the number in an epoch, counted from 0, at the learning rate of a step.
   int at(int epoch, double rate) const;
 };
 
+/// The fewest steps between two exchanges of moments in a training. Moments drift apart less than weights do in what
+/// they cost: the update by SGD is linear in them, so that the mean of the weights hardly depends on whose moments each
+/// replica has. An exchange of weights alone takes half of the bytes with SGD, and a third with Adam.
+constexpr int kMomentSteps = 32;
+
 /// A step takes a batch for each replica, and each replica updates its own weights by its own batch. After every period
 /// of an epoch, and at its end, the replicas exchange their models: each goes on from the mean of all, which is that of
-/// the weights, of the running averages and of the optimizer's moments. Between two exchanges no weights and no
-/// gradients travel.
+/// the weights and running averages. At the end of an epoch, and at the first exchange after ExchangePeriod::moments
+/// steps, the mean is that of the optimizer's moments, too; after the other exchanges each replica goes on with its own.
+/// Between two exchanges no weights and no gradients travel.
 ///   - With one replica, training in fp32 is the same to the bit as on one machine.
-///   - In bf16 (carry_in) a replica is given the mean rounded, and answers with its moments and with what its weights
-///     have changed since, rounded; the mean itself is not rounded.
+///   - In bf16 (carry_in) a replica is given the mean rounded, and answers with what its weights have changed since, and
+///     with its moments where they are due, rounded; the mean itself is not rounded.
 ///   - With an outer step the weights go on from where it leads instead of the mean (train/outer_step.hpp).
 ///   - With a period of 1 and SGD, with or without momentum, a step is the same as that of JoinLearner, up to rounding,
 ///     because the update is linear in the gradient. With Adam it is not.
-///   - Between two exchanges there is no one model, so that checkpoints, tests and the end of a run wait for the next
-///     one.
+///   - Between two exchanges of moments there is no one model, so that checkpoints, tests and the end of a run wait for
+///     the next one.
 ///
-/// A replica that loses a member goes on from the last mean, and so does one that has lost all of them and is given new
-/// ones; what it did since is lost. The mean is that of the replicas that have trained since. If none has, Rewound goes
-/// back to the last mean.
+/// A replica that loses a member goes on from the last mean, with the mean of the moments as they were exchanged last, and
+/// so does one whose members change; what it did since is lost. The mean is that of the replicas that have trained since.
+/// If none has, Rewound goes back to the last mean.
 class LocalStepsLearner : public ReplicaLearner {
  public:
   /// The cut of the replicas, of which there are `parts`, is `cut`, with the optimizer's moments; it must outlive the
@@ -59,14 +67,14 @@ class LocalStepsLearner : public ReplicaLearner {
   void apply(const UpdateStep& step, const Progress& after) override;
   void settle() override;
   std::optional<Broken> broken() const override;
-  bool has_model() const override { return stands_ == mean_.progress; }
+  bool has_model() const override { return stands_ == whole_; }
   std::shared_ptr<const ModelState> state() override { return mean_.model; }
   void load(TrainingState from) override;
   const TrainingState* kept() const override { return &mean_; }
 
  private:
   std::shared_ptr<const ModelState> weights() override { return given_; }
-  void exchange();
+  void exchange(bool moments);
   void go_on_from(TrainingState mean);
 
   const Cut& cut_;
@@ -74,7 +82,8 @@ class LocalStepsLearner : public ReplicaLearner {
   OuterStep outer_;
   Progress stands_;
   NumberType type_ = NumberType::fp32;
-  TrainingState mean_;                       ///< of all replicas, after their last exchange and its outer step
+  Progress whole_;          ///< at the last exchange of moments, or where all replicas have those of mean_
+  TrainingState mean_;      ///< of all replicas, after their last exchange and its outer step
   std::shared_ptr<const ModelState> given_;  ///< mean_'s model as replicas are given it, rounded to type_
 };
 

@@ -1,5 +1,6 @@
 #include "train/local_trunk.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace convoy {
@@ -62,8 +63,13 @@ std::vector<ShardState> LocalTrunk::snapshot() {
   return states;
 }
 
-void LocalTrunk::begin_changes(const std::vector<ShardState>& from) {
+void LocalTrunk::begin_snapshot(bool moments) {
   begun_ = snapshot();
+  if (!moments) std::ranges::for_each(*begun_, drop_moments);
+}
+
+void LocalTrunk::begin_changes(const std::vector<ShardState>& from, bool moments) {
+  begin_snapshot(moments);
   for (std::size_t s = 0; s < stages(); ++s) subtract_trained(node_->trunk()[s], from[s], (*begun_)[s]);
 }
 

@@ -26,8 +26,8 @@ class LocalTrunk : public Trunk {
   void update(const UpdateStep& step) override;
   std::optional<Broken> broken() const override;
   std::vector<ShardState> snapshot() override;
-  void begin_snapshot() override { begun_ = snapshot(); }
-  void begin_changes(const std::vector<ShardState>& from) override;
+  void begin_snapshot(bool moments) override;
+  void begin_changes(const std::vector<ShardState>& from, bool moments) override;
   std::optional<std::vector<ShardState>> take_snapshot() override { return std::exchange(begun_, std::nullopt); }
   void begin_gradients() override;
   void begin_load(const std::vector<ShardState>& states) override;

@@ -89,6 +89,30 @@ ModelState rounded(ModelState model, const Cut& cut, NumberType type) {
   return model;
 }
 
+ModelState values_of(const ModelState& model) {
+  ModelState values;
+  for (const ShardState& stage : model.trunk) {
+    ShardState& to = values.trunk.emplace_back();
+    for (const Parameter& parameter : stage.parameters) to.parameters.push_back({parameter.value, {}});
+  }
+  for (const DenseState<float>& dense : model.head) {
+    values.head.push_back({dense.name, {dense.weights.value, {}}, {dense.bias.value, {}}});
+  }
+  return values;
+}
+
+void take_moments(const ModelState& from, ModelState& to) {
+  for (std::size_t s = 0; s < from.trunk.size(); ++s) {
+    for (std::size_t p = 0; p < from.trunk[s].parameters.size(); ++p) {
+      to.trunk[s].parameters[p].moments = from.trunk[s].parameters[p].moments;
+    }
+  }
+  for (std::size_t d = 0; d < from.head.size(); ++d) {
+    to.head[d].weights.moments = from.head[d].weights.moments;
+    to.head[d].bias.moments = from.head[d].bias.moments;
+  }
+}
+
 void ParameterServer::load(const ModelState& model) {
   model_ = model;
   weights_.reset();
@@ -97,15 +121,7 @@ void ParameterServer::load(const ModelState& model) {
 
 std::shared_ptr<const ModelState> ParameterServer::weights() {
   if (weights_ != nullptr) return weights_;
-  ModelState weights;
-  for (const ShardState& stage : model_.trunk) {
-    ShardState& values = weights.trunk.emplace_back();
-    for (const Parameter& parameter : stage.parameters) values.parameters.push_back({parameter.value, {}});
-  }
-  for (const DenseState<float>& dense : model_.head) {
-    weights.head.push_back({dense.name, {dense.weights.value, {}}, {dense.bias.value, {}}});
-  }
-  return weights_ = std::make_shared<const ModelState>(arrived(std::move(weights)));
+  return weights_ = std::make_shared<const ModelState>(arrived(values_of(model_)));
 }
 
 double ParameterServer::squares(const ModelState& gradients) const {

@@ -24,6 +24,11 @@ ModelState mean_of(std::vector<ModelState> models);
 /// difference who computes. Running averages and dense layers are not rounded.
 ModelState rounded(ModelState model, const Cut& cut, NumberType type);
 
+/// The values of all parameters, without moments.
+ModelState values_of(const ModelState& model);
+/// Gives `to` the moments of `from`, which may be a part of the same net: its trunk or its heads.
+void take_moments(const ModelState& from, ModelState& to);
+
 class ParameterServer {
  public:
   explicit ParameterServer(const Cut& cut) : cut_(cut) {}

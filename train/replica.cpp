@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "train/parameter_server.hpp"
+
 namespace convoy {
 
 Replica::Replica(Trunk& trunk, const Cut& cut, int batch, const HeadPlace& place)
@@ -13,6 +15,7 @@ void Replica::use(Trunk& trunk) {
   trunk_->carry_states_in(type_);
   loaded_.reset();
   trained_ = Trained::no;
+  keeps_moments_ = false;
 }
 
 void Replica::begin(Task task) {
@@ -22,9 +25,10 @@ void Replica::begin(Task task) {
   phase_ = Phase::given;
 }
 
-void Replica::begin_model(const std::shared_ptr<const ModelState>& from) {
+void Replica::begin_model(const std::shared_ptr<const ModelState>& from, bool moments) {
   invariant(idle(), "a replica does one task at a time");
   wants_model_ = true;
+  wants_moments_ = moments;
   result_ = {};
   phase_ = trained_ == Trained::updated && loaded_ == from ? Phase::ending : Phase::done;
 }
@@ -68,9 +72,9 @@ bool Replica::step() {
       if (!wants_model_) {
         trunk_->begin_gradients();
       } else if (type_ == NumberType::fp32) {
-        trunk_->begin_snapshot();
+        trunk_->begin_snapshot(wants_moments_);
       } else {
-        trunk_->begin_changes(loaded_->trunk);
+        trunk_->begin_changes(loaded_->trunk, wants_moments_);
       }
       phase_ = Phase::collecting;
       return true;
@@ -91,6 +95,8 @@ bool Replica::step() {
 void Replica::collect(std::vector<ShardState> trunk) {
   if (wants_model_) {
     result_.model = ModelState{std::move(trunk), heads_.states()};
+    if (!wants_moments_) result_.model = values_of(*result_.model);
+    keeps_moments_ = !wants_moments_;
   } else {
     result_.gradients = {std::move(trunk), heads_.gradients()};
     count_step();
@@ -113,8 +119,15 @@ void Replica::load(std::shared_ptr<const ModelState> weights) {
   if (has(weights)) return;
   loaded_.reset();  // if the trunk loses a member while it loads, its weights are not known
   trained_ = Trained::no;
-  trunk_->begin_load(weights->trunk);
-  heads_.load(weights->head);
+  if (std::exchange(keeps_moments_, false)) {
+    ModelState values = values_of(*weights);
+    trunk_->begin_load(values.trunk);
+    take_moments({.trunk = {}, .head = heads_.states()}, values);
+    heads_.load(values.head);
+  } else {
+    trunk_->begin_load(weights->trunk);
+    heads_.load(weights->head);
+  }
   loaded_ = std::move(weights);
 }
 

@@ -59,10 +59,11 @@ class Replica {
 
   /// Takes a task. The replica must be idle.
   void begin(Task task);
-  /// Begins to collect the replica's own weights and moments, in the place of a task. The result has no model unless
-  /// the replica has trained from the weights `from`, and has them still: it goes back to its task's weights if members
-  /// are lost.
-  void begin_model(const std::shared_ptr<const ModelState>& from);
+  /// Begins to collect the replica's own weights, in the place of a task, and its moments if these are wanted. The result
+  /// has no model unless the replica has trained from the weights `from`, and has them still: it goes back to its task's
+  /// weights if members are lost. Without `moments` the replica goes on with its own: they stay as they are when it is
+  /// next given weights.
+  void begin_model(const std::shared_ptr<const ModelState>& from, bool moments);
   /// Does some of the task, without waiting. Returns false if nothing can be done before others answer. If members are
   /// lost, the replica does the task again with the members that are left, or throws PeerLost.
   bool advance();
@@ -120,7 +121,9 @@ class Replica {
   Task task_;
   Result result_;
   bool averages_;             ///< whether a training pass changes running averages
-  bool wants_model_ = false;  ///< whether it collects its model instead of gradients
+  bool wants_model_ = false;    ///< whether it collects its model instead of gradients
+  bool wants_moments_ = false;  ///< those of the model
+  bool keeps_moments_ = false;  ///< whether the next weights leave the moments as they are
   /// The weights that the trunk and the heads have, or had before update(); null where they are not known.
   std::shared_ptr<const ModelState> loaded_;
   Trained trained_ = Trained::no;

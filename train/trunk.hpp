@@ -96,12 +96,13 @@ class Trunk {
   virtual std::optional<Broken> broken() const = 0;
   /// The whole state of every stage, in the order of the stages. Drops a snapshot that begin_snapshot() began.
   virtual std::vector<ShardState> snapshot() = 0;
-  /// Begins a snapshot of the current state, which is collected while further steps run. Drops a snapshot in progress.
-  virtual void begin_snapshot() = 0;
+  /// Begins a snapshot of the current state, with or without moments, which is collected while further steps run. Drops
+  /// a snapshot in progress.
+  virtual void begin_snapshot(bool moments) = 0;
   /// Like begin_snapshot(), but the values of trained parameters are what they have changed since `from`, the states
   /// with which the trunk was loaded last and which must live until take_snapshot(). They and the moments travel in the
   /// type of carry_states_in(), rounded to nearest, where they travel.
-  virtual void begin_changes(const std::vector<ShardState>& from) = 0;
+  virtual void begin_changes(const std::vector<ShardState>& from, bool moments) = 0;
   /// Takes what begin_snapshot(), begin_changes() or begin_gradients() began to collect. Returns nothing if it is
   /// incomplete or was taken already.
   virtual std::optional<std::vector<ShardState>> take_snapshot() = 0;
@@ -114,7 +115,8 @@ class Trunk {
     begin_load(states);
     settle();
   }
-  /// Begins to set the state of every stage. It is set once the trunk is settled().
+  /// Begins to set the state of every stage. It is set once the trunk is settled(). States without moments leave the
+  /// moments as they are.
   virtual void begin_load(const std::vector<ShardState>& states) = 0;
   /// From now on, the weights and moments that are loaded, and the gradients or changes that are collected, travel in
   /// this type where they travel; not int8. What is loaded must have been rounded to it.

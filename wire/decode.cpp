@@ -64,7 +64,8 @@ Calibrate read(const fb::Calibrate& t) {
   return {stage, filters, batch_of(t.batch()), t.input_gradient(), within(t.repeats(), 1U, kMostRepeats, "repeats")};
 }
 
-/// Reads the fields that Load and Snapshot share: the stage, the filters whose state is to travel, and the number type.
+/// Reads the fields that Load and Snapshot share: the stage, the filters whose state is to travel, the number type, and
+/// whether moments travel.
 template <class T, class Table>
 T read_state_of(const Table& t) {
   T message;
@@ -73,6 +74,7 @@ T read_state_of(const Table& t) {
                      static_cast<int>(within(t.count(), 1U, kMostFilters, "filter count"))};
   if constexpr (std::is_same_v<T, Snapshot>) message.gradients = t.gradients();
   message.type = static_cast<NumberType>(within(static_cast<int>(t.type()), 0, 2, "number type of a state"));
+  message.moments = t.moments();
   return message;
 }
 

@@ -166,7 +166,7 @@ struct BodyEncoder {
     for (const Content& content : m.contents) each.emplace_back(content.high, content.low);
     const auto contents = builder.CreateVectorOfStructs(each);
     return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count), contents,
-                                           static_cast<fb::NumberType>(m.type))
+                                           static_cast<fb::NumberType>(m.type), m.moments)
                                 .Union()};
   }
   Result operator()(const Wanted& m) const {
@@ -192,7 +192,7 @@ struct BodyEncoder {
   Result operator()(const Squares& m) const { return {fb::Body::Squares, fb::CreateSquares(builder, m.sum).Union()}; }
   Result operator()(const Snapshot& m) const {
     return {fb::Body::Snapshot, fb::CreateSnapshot(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count),
-                                                   m.gradients, static_cast<fb::NumberType>(m.type))
+                                                   m.gradients, static_cast<fb::NumberType>(m.type), m.moments)
                                     .Union()};
   }
   Result operator()(const Piece& m) const {

@@ -17,7 +17,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 23;
+inline constexpr std::uint32_t kProtocolVersion = 24;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Says that the slave's device computes nothing and only takes the time of computing.
@@ -123,6 +123,7 @@ struct Load {
   std::vector<Content> contents;  ///< the hash of each of state_blocks(filters)
   /// In which the values and moments of trained parameters travel, without being rounded; not int8.
   NumberType type = NumberType::fp32;
+  bool moments = true;  ///< whether the state has moments; otherwise the slave keeps the moments that it has
 };
 /// Slave to master: the blocks of the last Load that the slave lacks. The master sends their values as Pieces, one
 /// block after another.
@@ -154,10 +155,11 @@ struct Snapshot {
   FilterRange filters;
   bool gradients = false;  ///< the gradient of each trained parameter, without moments, and the running averages
   NumberType type = NumberType::fp32;  ///< of gradients, or of changes and moments; rounded to nearest; not int8
+  bool moments = true;                 ///< whether a state comes with its moments
 };
 /// The payload holds values from index `first` on. In a step, they are the values of the sending task `task` of the
 /// plan's graph. If `step` is 0, they are the state of stage `task`: its parameters, each followed by the optimizer's
-/// moments, in fp32 but for the trained parameters and their moments, which have the type of the Load or Snapshot.
+/// moments, if these travel, in fp32 but for the trained parameters and their moments, which have the type of the Load or Snapshot.
 struct Piece {
   std::uint64_t step = 0;
   std::uint32_t task = 0;

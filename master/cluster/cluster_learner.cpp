@@ -114,7 +114,7 @@ void ClusterLearner::keep_in_the_background() {
     pending_.reset();
     keep_seconds_ = since_kept_.seconds();
   } else if (since_kept_.seconds() > keep_after()) {
-    net_.trunk().begin_snapshot();
+    net_.trunk().begin_snapshot(true);
     pending_ = {.head = net_.heads().states(), .progress = stands_};
     since_kept_.restart();
   }

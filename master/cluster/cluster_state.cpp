@@ -12,11 +12,16 @@ namespace convoy {
 std::shared_ptr<ComingState> ClusterTrunk::ask(std::size_t stage, int node, FilterRange filters, const Wish& wish) {
   if (is_slave(node)) {
     const auto slave = static_cast<std::size_t>(node);
-    if (wish.gradients) return states_->ask_gradients(slave, stage, filters, states_type_);
-    return states_->ask(slave, stage, filters, wish.since != nullptr ? states_type_ : NumberType::fp32);
+    const bool exact = !wish.gradients && wish.since == nullptr;
+    return states_->ask(slave, {.stage_index = static_cast<std::uint32_t>(stage),
+                                .filters = filters,
+                                .gradients = wish.gradients,
+                                .type = exact ? NumberType::fp32 : states_type_,
+                                .moments = wish.moments});
   }
   auto own = std::make_shared<ComingState>();
   own->of = {stage, filters, wish.gradients ? node_->gradients(stage, filters) : node_->state(stage, filters)};
+  if (!wish.moments) drop_moments(own->of.state);
   if (wish.since != nullptr) subtract_trained(stages_[stage], slice((*wish.since)[stage], filters), own->of.state);
   return own;
 }
@@ -30,24 +35,24 @@ void ClusterTrunk::give(int node, const FilterState& state, NumberType type) {
   states_->give(slave, state, type);
 }
 
-void ClusterTrunk::begin_snapshot() {
+void ClusterTrunk::begin_snapshot(bool moments) {
   end_step();
   apply_update();
-  collect({});
+  collect({.moments = moments});
 }
 
-void ClusterTrunk::begin_changes(const std::vector<ShardState>& from) {
+void ClusterTrunk::begin_changes(const std::vector<ShardState>& from, bool moments) {
   invariant(changes_count(), "members keep what they were loaded with");
   end_step();
   apply_update();
-  collect({.gradients = false, .since = &from});
+  collect({.since = &from, .moments = moments});
 }
 
 void ClusterTrunk::begin_gradients() {
   invariant(training_ && given_ == plan_.micro_batches,
             "gradients are those of a training step that was given all samples");
   invariant(own_ == nullptr || settled(), "the master's node knows its gradients when the step has ended");
-  collect({.gradients = true, .since = nullptr});
+  collect({.gradients = true});
 }
 
 /// Asks the owners of all filters for their states, or for their gradients in the order in which these are known.
@@ -70,7 +75,7 @@ std::optional<std::vector<ShardState>> ClusterTrunk::take_snapshot() {
   if (snapshot_.empty() || !snapshot_complete()) return std::nullopt;
   std::vector<ShardState> states;
   for (Stage stage : stages_) {
-    if (collects_.gradients) stage.moments = 0;
+    if (collects_.gradients || !collects_.moments) stage.moments = 0;
     states.push_back(zero_state(stage, stage.conv.filters));
   }
   for (const auto& part : std::exchange(snapshot_, {})) {
@@ -80,7 +85,7 @@ std::optional<std::vector<ShardState>> ClusterTrunk::take_snapshot() {
 }
 
 std::vector<ShardState> ClusterTrunk::snapshot() {
-  begin_snapshot();
+  begin_snapshot(true);
   run_until([this] { return snapshot_complete(); });
   return *take_snapshot();
 }

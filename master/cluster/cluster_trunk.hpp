@@ -59,8 +59,8 @@ class ClusterTrunk : public Trunk {
   void wait() override;
   std::optional<Broken> broken() const override;
   std::vector<ShardState> snapshot() override;
-  void begin_snapshot() override;
-  void begin_changes(const std::vector<ShardState>& from) override;
+  void begin_snapshot(bool moments) override;
+  void begin_changes(const std::vector<ShardState>& from, bool moments) override;
   std::optional<std::vector<ShardState>> take_snapshot() override;
   void begin_gradients() override;
   void begin_load(const std::vector<ShardState>& states) override;
@@ -81,6 +81,7 @@ class ClusterTrunk : public Trunk {
   struct Wish {
     bool gradients = false;
     const std::vector<ShardState>* since = nullptr;  ///< changes since these states
+    bool moments = true;                             ///< of states and changes
   };
 
   /// A step as far as the answers to it must be understood.

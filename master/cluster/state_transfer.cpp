@@ -4,30 +4,25 @@
 #include <utility>
 
 namespace convoy {
+namespace {
+
+bool has_moments(const ShardState& state) {
+  return std::ranges::any_of(state.parameters, [](const Parameter& each) { return !each.moments.empty(); });
+}
+
+}  // namespace
 
 StateTransfer::StateTransfer(Crew& crew, const std::vector<Stage>& trunk)
     : crew_(crew), trunk_(trunk), coming_(crew.slaves().size()), offers_(crew.slaves().size()) {}
 
-std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, std::size_t stage, FilterRange filters,
-                                                NumberType type) {
-  return ask(slave, trunk_[stage],
-             {.stage_index = static_cast<std::uint32_t>(stage), .filters = filters, .gradients = false, .type = type});
-}
-
-std::shared_ptr<ComingState> StateTransfer::ask_gradients(std::size_t slave, std::size_t stage, FilterRange filters,
-                                                          NumberType type) {
-  Stage bare = trunk_[stage];
-  bare.moments = 0;
-  return ask(slave, bare,
-             {.stage_index = static_cast<std::uint32_t>(stage), .filters = filters, .gradients = true, .type = type});
-}
-
-std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, const Stage& stage, const wire::Snapshot& snapshot) {
+std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, const wire::Snapshot& request) {
+  Stage stage = trunk_[request.stage_index];
+  if (request.gradients || !request.moments) stage.moments = 0;
   auto state = std::make_shared<ComingState>();
-  state->of = {snapshot.stage_index, snapshot.filters, zero_state(stage, snapshot.filters.count)};
+  state->of = {request.stage_index, request.filters, zero_state(stage, request.filters.count)};
   if (!has_parameters(stage)) return state;  // nothing to send
-  state->reader.emplace(wire::values_of(state->of.state, stage, snapshot.type));
-  crew_.send(slave, {snapshot, {}});
+  state->reader.emplace(wire::values_of(state->of.state, stage, request.type));
+  crew_.send(slave, {request, {}});
   coming_[slave].push_back(state);
   return state;
 }
@@ -52,7 +47,7 @@ void StateTransfer::give(std::size_t slave, FilterState state, NumberType type) 
 void StateTransfer::offer(std::size_t slave) {
   const auto& [state, type] = offers_[slave].front();
   crew_.send(slave, {wire::Load{static_cast<std::uint32_t>(state.stage), state.filters,
-                                wire::contents_of(state.state, state.filters), type},
+                                wire::contents_of(state.state, state.filters), type, has_moments(state.state)},
                      {}});
 }
 

@@ -24,13 +24,8 @@ class StateTransfer {
   /// Serves the current members of the crew. Crew and trunk must outlive the transfer.
   StateTransfer(Crew& crew, const std::vector<Stage>& trunk);
 
-  /// Asks a slave for the state of filters of its shard. A slave answers requests in their order. In a `type` of 16
-  /// bits the values of trained parameters are what they have changed since they were given to the slave in 16 bits.
-  std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters,
-                                   NumberType type = NumberType::fp32);
-  /// Asks a slave for the gradients of filters of its shard, which travel in this type.
-  std::shared_ptr<ComingState> ask_gradients(std::size_t slave, std::size_t stage, FilterRange filters,
-                                             NumberType type);
+  /// Asks a slave for what the request says of filters of its shard. A slave answers requests in their order.
+  std::shared_ptr<ComingState> ask(std::size_t slave, const wire::Snapshot& request);
   bool awaits(std::size_t slave) const { return !coming_[slave].empty(); }
   bool awaits_any() const;
   /// Takes a Piece of the oldest state that the slave still owes. Returns whether this state is complete now. Throws
@@ -39,7 +34,7 @@ class StateTransfer {
 
   /// Offers a slave the state of filters as the hashes of its blocks. The slave answers with the blocks that it lacks
   /// (Wanted), and with Done when it has them. The values and moments of trained parameters travel in `type`, which
-  /// must not round them.
+  /// must not round them. A slave that is given a state without moments keeps the moments that it has.
   void give(std::size_t slave, FilterState state, NumberType type);
   /// Sends the blocks that a slave lacks of the oldest offer, and returns their bytes. Throws Error if the message does
   /// not answer this offer.
@@ -53,7 +48,6 @@ class StateTransfer {
     NumberType type = NumberType::fp32;
   };
 
-  std::shared_ptr<ComingState> ask(std::size_t slave, const Stage& stage, const wire::Snapshot& snapshot);
   void offer(std::size_t slave);
 
   Crew& crew_;

@@ -43,7 +43,8 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
   command
       .add_option(
           "--sync-every", options.sync_every,
-          "with --sync join: number of steps in which replicas train by themselves before they average their models")
+          "with --sync join: number of steps in which replicas train by themselves before they average their weights; "
+          "they average the optimizer's moments about every 32 steps")
       ->check(whole_number(1, 1000000));
   command
       .add_option("--sync-up-to", options.sync_up_to,

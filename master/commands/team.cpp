@@ -202,7 +202,8 @@ std::unique_ptr<ReplicaLearner> Team::make_replica_learner() {
     const ExchangePeriod period{.steps = options_.sync_every,
                                 .most = options_.sync_up_to,
                                 .full_rate = net_.training.learning_rate,
-                                .warm_up = net_.training.schedule.warm_up};
+                                .warm_up = net_.training.schedule.warm_up,
+                                .moments = kMomentSteps};
     auto learner =
         std::make_unique<LocalStepsLearner>(std::move(replicas), cut_, batch, count, period, place, options_.outer);
     learner->carry_in(type_of_models(options_.cluster));

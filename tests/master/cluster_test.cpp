@@ -166,7 +166,7 @@ TEST(ClustersWithBranches, TrainAsOneMachineDoes) {
   const Result together = train_some(
       trunk, cut,
       [&](int step) {
-        if (step % 3 == 0) trunk.begin_snapshot();
+        if (step % 3 == 0) trunk.begin_snapshot(true);
         if (step % 3 == 1) trunk.take_snapshot();
         if (step == 8) change({1, 5, 2, 1}, Exchange::ring);
         if (step == 14) change({3, 0, 1, 1}, Exchange::star);

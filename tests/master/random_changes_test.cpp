@@ -47,7 +47,7 @@ class Course {
           break;
         case 3: collect_gradients(); break;
         case 4:
-          trunk_.begin_snapshot();
+          trunk_.begin_snapshot(true);
           begun_ = true;
           break;
         default: train();

@@ -255,7 +255,7 @@ void expect_back_to_the_last_mean(int slaves, NumberType type) {
   run.keep_moments();
   const auto make = [type](auto replicas, const Cut& cut, int batch, int parts) {
     auto learner = std::make_unique<LocalStepsLearner>(std::move(replicas), cut, batch, parts,
-                                                       ExchangePeriod{.steps = kPeriod}, 1);
+                                                       ExchangePeriod{.steps = kPeriod, .moments = 2 * kPeriod}, 1);
     learner->carry_in(type);
     return learner;
   };

@@ -49,17 +49,16 @@ Cut small_net() {
   return cut;
 }
 
-constexpr int kStepsAlone = 2;
+using Alone = std::optional<ExchangePeriod>;
 
-/// The learner of these trunks: of a join, or of steps that each replica takes by itself, with an exchange after every
-/// second one. What replicas exchange travels in `type`.
+/// The learner of these trunks: of a join, or of steps that each replica takes by itself in a period. What replicas
+/// exchange travels in `type`.
 std::unique_ptr<Learner> learner_of(const std::vector<Trunk*>& trunks, const Cut& cut, const Cut& computed,
-                                    NumberType type, bool local) {
+                                    NumberType type, const Alone& alone) {
   std::vector<std::unique_ptr<Replica>> replicas;
   for (Trunk* trunk : trunks) replicas.push_back(std::make_unique<Replica>(*trunk, computed, kBatch, 1));
-  if (local) {
-    auto learner = std::make_unique<LocalStepsLearner>(std::move(replicas), cut, kBatch, kParts,
-                                                       ExchangePeriod{.steps = kStepsAlone}, 1);
+  if (alone) {
+    auto learner = std::make_unique<LocalStepsLearner>(std::move(replicas), cut, kBatch, kParts, *alone, 1);
     learner->carry_in(type);
     return learner;
   }
@@ -70,19 +69,19 @@ std::unique_ptr<Learner> learner_of(const std::vector<Trunk*>& trunks, const Cut
 
 /// Trains replicas on these trunks, three batches a step.
 ModelState train_on(const std::vector<Trunk*>& trunks, const Cut& cut, const Cut& computed,
-                    NumberType type = NumberType::fp32, bool local = false) {
-  const std::unique_ptr<Learner> made = learner_of(trunks, cut, computed, type, local);
+                    NumberType type = NumberType::fp32, const Alone& alone = {}) {
+  const std::unique_ptr<Learner> made = learner_of(trunks, cut, computed, type, alone);
   Learner& learner = *made;
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
   const TrainingOptions options{
-      .learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001, .clip = local ? 0.0 : 0.05};
+      .learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001, .clip = alone ? 0.0 : 0.05};
   std::vector<int> labels(kParts * kBatch);
   for (int step = 0; step < kSteps; ++step) {
     Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
     const Images images =
         noise_images(input_shape(cut.trunk[0], kParts * kBatch), kSeed, 200 + static_cast<std::uint64_t>(step));
     for (int& label : labels) label = static_cast<int>(random.below(4));
-    const Pass pass{.training = true, .seed = random.next(), .squares = !local, .step = step + 1};
+    const Pass pass{.training = true, .seed = random.next(), .squares = !alone, .step = step + 1};
     train_step(
         learner, images, labels, pass,
         [&](double norm) { return update_step(options, options.learning_rate, step + 1, norm); },
@@ -172,7 +171,8 @@ TEST(ReplicasOnCrews, RepeatToTheBit) {
 }
 
 /// Trains three replicas of one slave each, and returns in `traffic` what they exchanged.
-ModelState train_on_slaves(const Cut& cut, const Cut& computed, NumberType type, bool local, MemberTime& traffic) {
+ModelState train_on_slaves(const Cut& cut, const Cut& computed, NumberType type, const Alone& alone,
+                           MemberTime& traffic) {
   Lobby lobby("tcp://127.0.0.1:*", "test");
   std::vector<std::unique_ptr<Crew>> crews;
   for (int i = 0; i < kParts; ++i) crews.push_back(std::make_unique<Crew>(lobby));
@@ -188,7 +188,7 @@ ModelState train_on_slaves(const Cut& cut, const Cut& computed, NumberType type,
     trunks.push_back(std::make_unique<ClusterTrunk>(computed.trunk, plan, *crew, nullptr, 20s));
     all.push_back(trunks.back().get());
   }
-  ModelState model = train_on(all, cut, computed, type, local);
+  ModelState model = train_on(all, cut, computed, type, alone);
   for (const auto& trunk : trunks) {
     for (const MemberTime& time : trunk->take_times()) {
       traffic.states_sent += time.states_sent;
@@ -226,7 +226,7 @@ TEST(ReplicasOnCrews, TravelInTheTypeOfTheWire) {
   for (const NumberType type : {NumberType::fp32, NumberType::bf16, NumberType::fp16}) {
     SCOPED_TRACE(to_string(type));
     MemberTime traffic;
-    models.push_back(train_on_slaves(cut, bare, type, false, traffic));
+    models.push_back(train_on_slaves(cut, bare, type, {}, traffic));
     EXPECT_EQ(traffic.states_sent, bytes_in(type, bare) * kSteps * kParts);
     EXPECT_EQ(traffic.states_received, bytes_in(type, bare) * kSteps * kParts);
     expect_same_bits(models.back(), train_in_one_process(cut, bare, type));
@@ -237,8 +237,12 @@ TEST(ReplicasOnCrews, TravelInTheTypeOfTheWire) {
   }
 }
 
-/// Replicas that train by themselves exchange weights and moments once in each period, and in bf16 half of the bytes.
+/// Replicas that train by themselves exchange weights after every second step, moments after every fourth, and in bf16
+/// half of the bytes.
 TEST(ReplicasOnCrews, TakeLocalStepsInTheTypeOfTheWire) {
+  const ExchangePeriod period{.steps = 2, .moments = 4};
+  constexpr int kExchanges = kSteps / 2;
+  constexpr int kOfMoments = kSteps / 4;
   Cut cut = small_net();
   for (Stage& stage : cut.trunk) stage.moments = cut.moments;
   const auto device = make_device("eigen", {.threads = 1});
@@ -246,16 +250,20 @@ TEST(ReplicasOnCrews, TakeLocalStepsInTheTypeOfTheWire) {
   for (const NumberType type : {NumberType::fp32, NumberType::bf16}) {
     SCOPED_TRACE(to_string(type));
     MemberTime traffic;
-    models.push_back(train_on_slaves(cut, cut, type, true, traffic));
-    EXPECT_EQ(traffic.states_sent, bytes_in(type, cut) * kSteps / kStepsAlone * kParts);
-    EXPECT_EQ(traffic.states_received, bytes_in(type, cut) * kSteps / kStepsAlone * kParts);
+    models.push_back(train_on_slaves(cut, cut, type, period, traffic));
+    const double values = bytes_in(type, without_moments(cut));
+    const double moments = bytes_in(type, cut) - values;
+    EXPECT_EQ(traffic.states_sent, (kExchanges * values + kOfMoments * moments) * kParts);
+    // A replica begins with the moments of the master; after the last exchange it is given nothing.
+    const int given = 1 + (kSteps - 1) / 4;
+    EXPECT_EQ(traffic.states_received, (kExchanges * values + given * moments) * kParts);
     std::vector<std::unique_ptr<LocalTrunk>> trunks;
     std::vector<Trunk*> all;
     for (int i = 0; i < kParts; ++i) {
       trunks.push_back(std::make_unique<LocalTrunk>(cut.trunk, input_shape(cut.trunk[0], kBatch), *device));
       all.push_back(trunks.back().get());
     }
-    expect_same_bits(models.back(), train_on(all, cut, cut, type, true));
+    expect_same_bits(models.back(), train_on(all, cut, cut, type, period));
   }
   EXPECT_FALSE(same_bits(models[0].trunk[0], models[1].trunk[0]));
   for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(models[1].trunk[s], models[0].trunk[s], 1e-2);
@@ -292,7 +300,8 @@ TEST(ReplicasOnCrews, MoveSharesWhereLocalStepsInBf16AreExchanged) {
       more.push_back(std::make_unique<LocalTrunk>(cut.trunk, input_shape(cut.trunk[0], kBatch), *device));
     }
     const auto train = [&](Trunk& one, int first) {
-      return train_on({&one, more[first].get(), more[first + 1].get()}, cut, cut, NumberType::bf16, true);
+      return train_on({&one, more[first].get(), more[first + 1].get()}, cut, cut, NumberType::bf16,
+                      ExchangePeriod{.steps = 2, .moments = 4});
     };
     const ModelState got = train(trunk, 0);
     const ModelState expected = train(local, 2);

@@ -69,8 +69,8 @@ class NodesTrunk : public Trunk {
     }
     return states;
   }
-  void begin_snapshot() override {}
-  void begin_changes(const std::vector<ShardState>&) override {}
+  void begin_snapshot(bool) override {}
+  void begin_changes(const std::vector<ShardState>&, bool) override {}
   std::optional<std::vector<ShardState>> take_snapshot() override { return std::nullopt; }
   void begin_gradients() override {}
   void begin_load(const std::vector<ShardState>& states) override {

@@ -14,8 +14,8 @@ namespace {
 using testing::HasSubstr;
 
 /// Has the slave load the state. Returns the number of blocks that the slave wanted.
-std::size_t load(FakeMaster& master, const ShardState& state) {
-  master.send(wire::Load{0, {0, 4}, wire::contents_of(state, {0, 4})});
+std::size_t load(FakeMaster& master, const ShardState& state, bool moments = true) {
+  master.send(wire::Load{0, {0, 4}, wire::contents_of(state, {0, 4}), NumberType::fp32, moments});
   const wire::Message answer = master.next();
   const auto* wanted = std::get_if<wire::Wanted>(&answer);
   if (wanted == nullptr) {
@@ -47,6 +47,35 @@ TEST(Loads, BringWhatTheSlaveHasNot) {
   master.send(wire::Snapshot{0, {0, 4}});
   const wire::Envelope piece = master.next_envelope();
   EXPECT_EQ(piece.payload.floats()[0], 1.0F) << "the slave holds the state again";
+}
+
+/// What a replica is given where it goes on with its own moments, and what it answers.
+TEST(Loads, LeaveTheMomentsThatTheyDoNotBring) {
+  FakeMaster master;
+  const SlaveThread slave(master.endpoint());
+  ASSERT_TRUE(master.welcome());
+  master.assign();
+  EXPECT_EQ(load(master, state_of(1.0F)), 1U);
+  ShardState values = state_of(2.0F);
+  drop_moments(values);
+  EXPECT_EQ(load(master, values, false), 1U);
+  ShardState both = zero_state(stage(), 4);
+  wire::ValueReader whole(wire::values_of(both));
+  master.send(wire::Snapshot{0, {0, 4}});
+  while (!whole.complete()) {
+    const wire::Envelope piece = master.next_envelope();
+    whole.add(std::get<wire::Piece>(piece.message), piece.payload);
+  }
+  EXPECT_EQ(both.weights().data()[0], 2.0F);
+  EXPECT_EQ(both.parameters[0].moments[0].data()[0], 1.0F);
+  ShardState bare = values;
+  wire::ValueReader some(wire::values_of(bare));
+  master.send(wire::Snapshot{.stage_index = 0, .filters = {0, 4}, .moments = false});
+  while (!some.complete()) {
+    const wire::Envelope piece = master.next_envelope();
+    some.add(std::get<wire::Piece>(piece.message), piece.payload);  // more values would not fit
+  }
+  EXPECT_EQ(bare.weights().data()[0], 2.0F);
 }
 
 TEST(Loads, BringWhatWasLongAgo) {

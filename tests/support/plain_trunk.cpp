@@ -177,8 +177,13 @@ std::vector<ShardState> PlainTrunk::snapshot() {
   return states;
 }
 
-void PlainTrunk::begin_changes(const std::vector<ShardState>& from) {
+void PlainTrunk::begin_snapshot(bool moments) {
   begun_ = snapshot();
+  if (!moments) std::ranges::for_each(*begun_, drop_moments);
+}
+
+void PlainTrunk::begin_changes(const std::vector<ShardState>& from, bool moments) {
+  begin_snapshot(moments);
   for (std::size_t s = 0; s < begun_->size(); ++s) subtract_trained(shards_[s]->spec().stage, from[s], (*begun_)[s]);
 }
 
@@ -189,7 +194,11 @@ void PlainTrunk::begin_gradients() {
 
 void PlainTrunk::begin_load(const std::vector<ShardState>& states) {
   invariant(states.size() == shards_.size(), "there is one state for each stage");
-  for (std::size_t s = 0; s < states.size(); ++s) shards_[s]->set_state(states[s]);
+  for (std::size_t s = 0; s < states.size(); ++s) {
+    ShardState state = shards_[s]->state();
+    paste(states[s], {0, shards_[s]->spec().stage.conv.filters}, state);
+    shards_[s]->set_state(state);
+  }
 }
 
 }  // namespace convoy

@@ -82,6 +82,19 @@ TEST_F(RunsOfLocalSteps, ExchangeLessOftenAtASmallRate) {
   expect_equal(*saved_.back().model, *straight);
 }
 
+/// Moments are exchanged with every third exchange and at the end of an epoch, where there is a whole model.
+TEST_F(RunsOfLocalSteps, SaveAndEndWhereMomentsAreExchanged) {
+  period_ = {.steps = 2, .moments = 5};
+  EXPECT_EQ(train_some_steps(0).steps, 22);
+  EXPECT_THAT(batches_saved(), ElementsAre(6, 0, 6, 0));
+  const std::shared_ptr<const ModelState> straight = saved_.back().model;
+  saved_.clear();
+  EXPECT_EQ(train_some_steps(2).steps, 6);
+  EXPECT_EQ(train_some_steps(7).steps, 11);
+  EXPECT_EQ(train_some_steps(0).steps, 22);
+  expect_equal(*saved_.back().model, *straight);
+}
+
 /// Checkpoints are due all the time, and wait for the next exchange; so does the end.
 TEST_F(RunsOfLocalSteps, SaveAndEndWhereThereIsAModel) {
   EXPECT_EQ(train_some_steps(0).steps, 22);

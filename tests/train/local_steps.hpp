@@ -20,10 +20,11 @@ class FailingTrunk : public LocalTrunk {
     if (pass.training && pass.step == fails_in_) throw PeerLost("doomed", "slave doomed is gone");
     LocalTrunk::begin(images, pass);
   }
-  void begin_snapshot() override {
+  void begin_snapshot(bool moments) override {
     if (fails_in_ < 0) throw PeerLost("doomed", "slave doomed is gone");
-    LocalTrunk::begin_snapshot();
+    LocalTrunk::begin_snapshot(moments);
   }
+  void lose_the_next_snapshot() { fails_in_ = -1; }
 
  private:
   long fails_in_;

@@ -108,6 +108,34 @@ TEST_P(StepsOfMachines, AreAveragedByTheirChangesInBf16) {
   expect_equal(*local.learner->state(), *mean.model);
 }
 
+/// Machines that keep their moments where only weights are averaged, and take over the mean of the moments where these
+/// are averaged, too.
+TEST_P(StepsOfMachines, KeepTheirMomentsBetweenExchangesOfThese) {
+  const NetCase c = unclipped();
+  const Cut cut = net_of(c);
+  constexpr int kParts = 3;
+  const ExchangePeriod period{.steps = 2, .moments = 4};
+  std::vector<std::unique_ptr<OneMachine>> machines;
+  for (int part = 0; part < kParts; ++part) machines.push_back(std::make_unique<OneMachine>(cut, kBatch));
+  for (int first = 0; first < kSteps; first += period.steps) {
+    std::vector<ModelState> models;
+    for (int part = 0; part < kParts; ++part) {
+      train_part(*machines[part], c, cut, part, kParts, first, first + period.steps);
+      models.push_back(*machines[part]->learner.state());
+    }
+    const ModelState mean = mean_of(models);
+    for (int part = 0; part < kParts; ++part) {
+      ModelState next = mean;
+      if ((first + period.steps) % period.moments != 0) take_moments(models[part], next);
+      machines[part]->learner.load({std::make_shared<const ModelState>(std::move(next))});
+    }
+  }
+  LocalSteps local(cut, kParts, period);
+  train_some(*local.learner, c, cut, kParts * kBatch);
+  ModelState got = values_of(*local.learner->state());
+  expect_equal(got, values_of(*machines[0]->learner.state()));
+}
+
 /// A change that is far smaller than what bf16 tells apart from its weight is not lost.
 TEST(StepsInBf16, KeepSmallChanges) {
   NetCase c = kPlainNets[0];
@@ -243,6 +271,51 @@ TEST(LocalStepsWithLosses, GoBackWhereNoModelIsLeft) {
   OneMachine machine(cut, kBatch);
   train_some(machine.learner, c, cut, kBatch);
   expect_equal(*local.learner->state(), *machine.learner.state());
+}
+
+/// A replica that loses a member has the mean of the moments as they were exchanged last, here before the first step.
+TEST(LocalStepsWithLosses, GoOnFromTheLastMeanWithTheLastMoments) {
+  const NetCase& c = kPlainNets[0];
+  const Cut cut = net_of(c);
+  const ExchangePeriod period{.steps = 2, .moments = 4};
+  LocalSteps local(cut, 2, period, 3);
+  train_some(*local.learner, c, cut, 2 * kBatch, 0, 4);
+  EXPECT_EQ(local.all[0]->losses(), 1);
+  std::vector<ModelState> models;
+  for (int part = 0; part < 2; ++part) {
+    OneMachine machine(cut, kBatch);
+    train_part(machine, c, cut, part, 2, 0, 2);
+    models.push_back(*machine.learner.state());
+  }
+  const ModelState mean = mean_of(models);
+  std::vector<ModelState> after;
+  for (int part = 0; part < 2; ++part) {
+    ModelState begin = mean;
+    take_moments(part == 0 ? *initial(cut).model : models[1], begin);
+    OneMachine machine(cut, kBatch);
+    machine.learner.load({std::make_shared<const ModelState>(std::move(begin))});
+    train_part(machine, c, cut, part, 2, 2, 4);
+    after.push_back(*machine.learner.state());
+  }
+  expect_equal(*local.learner->state(), mean_of(after));
+}
+
+/// Steps are done again from the last mean, and the moments of the last exchange of these: a whole model.
+TEST(LocalStepsWithLosses, GoBackBetweenExchangesOfMoments) {
+  const NetCase& c = kPlainNets[0];
+  const Cut cut = net_of(c);
+  LocalSteps local(cut, 1, {.steps = 2, .moments = 8});
+  train_some(*local.learner, c, cut, kBatch, 0, 2);
+  EXPECT_FALSE(local.learner->has_model());
+  local.trunks[0]->lose_the_next_snapshot();
+  EXPECT_THROW(train_some(*local.learner, c, cut, kBatch, 2, 4), Rewound);
+  EXPECT_TRUE(local.learner->has_model());
+  const ModelState mean = *local.learner->state();
+  train_some(*local.learner, c, cut, kBatch, 2, 4);
+  OneMachine machine(cut, kBatch);
+  machine.learner.load({std::make_shared<const ModelState>(mean)});
+  train_part(machine, c, cut, 0, 1, 2, 4);
+  expect_equal(values_of(*local.learner->state()), values_of(*machine.learner.state()));
 }
 
 /// Without its slaves a replica holds nobody up; the loss is told as if its images had that of the others.

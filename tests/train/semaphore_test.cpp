@@ -45,8 +45,8 @@ class DistantTrunk : public LocalTrunk {
     LocalTrunk::begin_gradients();
     begin_sending();
   }
-  void begin_snapshot() override {
-    LocalTrunk::begin_snapshot();
+  void begin_snapshot(bool moments) override {
+    LocalTrunk::begin_snapshot(moments);
     begin_sending();
   }
   std::optional<std::vector<ShardState>> take_snapshot() override {

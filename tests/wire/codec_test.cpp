@@ -24,7 +24,7 @@ std::vector<Message> samples() {
           Calibrate{sample_stage(), 5, 8, true, 3},
           Calibrated{0.125, 0.25, 0.5, 0.75},
           sample_assign(),
-          Load{1, {3, 4}, {{0x1122334455667788U, 9}, {1, 2}}, NumberType::bf16},
+          Load{1, {3, 4}, {{0x1122334455667788U, 9}, {1, 2}}, NumberType::bf16, false},
           Step{9,
                {.update = UpdateStep{Optimizer::adam, 0.5F, 0.25F, 0.125F, 0.75F, 0.0625F, 1.5F, 2.5F, 3.5F},
                 .pass = Pass{.training = true, .seed = 0x1122334455667788, .squares = true},
@@ -83,6 +83,8 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_EQ(assign.moves[0].filters, (FilterRange{2, 5}));
   EXPECT_EQ(assign.moves[0].from, 1);
   EXPECT_EQ(assign.moves[0].to, 0);
+  EXPECT_FALSE(std::get<Load>(decode(encode(samples()[9]))).moments);
+  EXPECT_TRUE(std::get<Snapshot>(decode(encode(samples()[11]))).moments);
   const auto step = std::get<Step>(decode(encode(samples()[10])));
   EXPECT_TRUE(step.work.trains());
   EXPECT_EQ(step.work.pass->seed, 0x1122334455667788U);
