@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -42,6 +43,12 @@ std::size_t parse_memory(const std::string& text) {
     fail("'{}' is not an amount of memory; write a number and KiB, MiB, GiB or TiB, for example 2GiB", text);
   }
   return static_cast<std::size_t>(bytes);
+}
+
+std::string memory_text(std::size_t bytes) {
+  if (bytes < 1U << 10) return fmt::format("{} bytes", bytes);
+  if (bytes < 10U << 20) return fmt::format("{} KiB", bytes >> 10);
+  return fmt::format("{} MiB", bytes >> 20);
 }
 
 }  // namespace convoy

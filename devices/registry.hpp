@@ -54,5 +54,8 @@ std::size_t default_memory(const DeviceInfo& info);
 /// Converts "500MiB", "2G", "1.5GiB" or "1000000" to bytes; K, M and G are powers of 1024. Throws Error naming the
 /// text.
 std::size_t parse_memory(const std::string& text);
+/// Returns an amount of memory as people read it: in bytes, in KiB from 1 KiB on, and in MiB from 10 MiB on, rounded
+/// down.
+std::string memory_text(std::size_t bytes);
 
 }  // namespace convoy

@@ -3,7 +3,6 @@
 #include <utility>
 
 namespace convoy {
-
 namespace {
 
 /// The stage with the moments that travel.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "devices/registry.hpp"
 #include "plan/profile.hpp"
 
 namespace convoy {
@@ -192,8 +193,8 @@ void Session::on(const wire::Calibrate& task) {
                        .input_gradient = task.input_gradient};
   const std::size_t bytes = bytes_of(spec);
   if (memory_ != 0 && bytes > memory_) {
-    fail("timing {} filters of stage {} needs {} MiB, but {} MiB are allowed; raise --memory or take a smaller --batch",
-         spec.filters.count, spec.stage.name, bytes >> 20, memory_ >> 20);
+    fail("timing {} filters of stage {} needs {}, but {} are allowed; raise --memory or take a smaller --batch",
+         spec.filters.count, spec.stage.name, memory_text(bytes), memory_text(memory_));
   }
   const Timing timing = time_shard(known_times_, device_, spec, static_cast<int>(task.repeats));
   send(wire::Calibrated{timing.forward, timing.backward_input, timing.backward_filters, timing.update});

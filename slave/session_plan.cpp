@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "devices/registry.hpp"
 #include "plan/plan.hpp"
 #include "slave/session.hpp"
 #include "wire/stream.hpp"
@@ -81,10 +82,10 @@ void Session::check_memory(const wire::Assign& task) const {
                                         .input_gradient = needs_input_gradient(task.trunk, s)});
     if (taken + bytes > memory_) {
       fail(
-          "filters {} to {} of stage {} at batch {} need {} MiB, but {} of the {} MiB allowed are already taken; raise "
+          "filters {} to {} of stage {} at batch {} need {}, but {} of the {} allowed are already taken; raise "
           "--memory or take a smaller --batch",
-          held.first, held.first + held.count - 1, task.trunk[s].name, task.plan.batch, bytes >> 20, taken >> 20,
-          memory_ >> 20);
+          held.first, held.first + held.count - 1, task.trunk[s].name, task.plan.batch, memory_text(bytes),
+          memory_text(taken), memory_text(memory_));
     }
     taken += bytes;
   }

@@ -19,6 +19,7 @@ BatchLoss LocalStepsLearner::accumulate(const Images& images, const Labels& labe
   for (std::size_t r = 0; r < tasks.size(); ++r) {
     if (!takes_part(r)) continue;
     tasks[r].local = true;
+    tasks[r].own_moments = mean_.progress != whole_;
     assign(r, r).begin(std::move(tasks[r]));
     ++begun;
   }

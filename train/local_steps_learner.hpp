@@ -82,8 +82,8 @@ class LocalStepsLearner : public ReplicaLearner {
   OuterStep outer_;
   Progress stands_;
   NumberType type_ = NumberType::fp32;
-  Progress whole_;          ///< at the last exchange of moments, or where all replicas have those of mean_
-  TrainingState mean_;      ///< of all replicas, after their last exchange and its outer step
+  Progress whole_;      ///< at the last exchange of moments, or where all replicas have those of mean_
+  TrainingState mean_;  ///< of all replicas, after their last exchange and its outer step
   std::shared_ptr<const ModelState> given_;  ///< mean_'s model as replicas are given it, rounded to type_
 };
 

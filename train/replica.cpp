@@ -15,7 +15,7 @@ void Replica::use(Trunk& trunk) {
   trunk_->carry_states_in(type_);
   loaded_.reset();
   trained_ = Trained::no;
-  keeps_moments_ = false;
+  has_moments_ = false;
 }
 
 void Replica::begin(Task task) {
@@ -29,6 +29,7 @@ void Replica::begin_model(const std::shared_ptr<const ModelState>& from, bool mo
   invariant(idle(), "a replica does one task at a time");
   wants_model_ = true;
   wants_moments_ = moments;
+  has_moments_ = false;
   result_ = {};
   phase_ = trained_ == Trained::updated && loaded_ == from ? Phase::ending : Phase::done;
 }
@@ -96,7 +97,7 @@ void Replica::collect(std::vector<ShardState> trunk) {
   if (wants_model_) {
     result_.model = ModelState{std::move(trunk), heads_.states()};
     if (!wants_moments_) result_.model = values_of(*result_.model);
-    keeps_moments_ = !wants_moments_;
+    has_moments_ = !wants_moments_;
   } else {
     result_.gradients = {std::move(trunk), heads_.gradients()};
     count_step();
@@ -119,7 +120,7 @@ void Replica::load(std::shared_ptr<const ModelState> weights) {
   if (has(weights)) return;
   loaded_.reset();  // if the trunk loses a member while it loads, its weights are not known
   trained_ = Trained::no;
-  if (std::exchange(keeps_moments_, false)) {
+  if (task_.own_moments && has_moments_) {
     ModelState values = values_of(*weights);
     trunk_->begin_load(values.trunk);
     take_moments({.trunk = {}, .head = heads_.states()}, values);

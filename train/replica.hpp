@@ -42,6 +42,9 @@ class Replica {
     /// In training: the replica computes with its own weights, if it has trained from the given ones, and keeps the
     /// gradients for update().
     bool local = false;
+    /// With local: the weights come from the exchange of begin_model() without moments. A replica whose model is part of
+    /// it keeps its moments when it is given them.
+    bool own_moments = false;
   };
   struct Result {
     BatchLoss loss;        ///< in training
@@ -61,8 +64,7 @@ class Replica {
   void begin(Task task);
   /// Begins to collect the replica's own weights, in the place of a task, and its moments if these are wanted. The result
   /// has no model unless the replica has trained from the weights `from`, and has them still: it goes back to its task's
-  /// weights if members are lost. Without `moments` the replica goes on with its own: they stay as they are when it is
-  /// next given weights.
+  /// weights if members are lost.
   void begin_model(const std::shared_ptr<const ModelState>& from, bool moments);
   /// Does some of the task, without waiting. Returns false if nothing can be done before others answer. If members are
   /// lost, the replica does the task again with the members that are left, or throws PeerLost.
@@ -120,10 +122,10 @@ class Replica {
   Phase phase_ = Phase::idle;
   Task task_;
   Result result_;
-  bool averages_;             ///< whether a training pass changes running averages
+  bool averages_;               ///< whether a training pass changes running averages
   bool wants_model_ = false;    ///< whether it collects its model instead of gradients
   bool wants_moments_ = false;  ///< those of the model
-  bool keeps_moments_ = false;  ///< whether the next weights leave the moments as they are
+  bool has_moments_ = false;    ///< whether the last begin_model() left it with moments of its own
   /// The weights that the trunk and the heads have, or had before update(); null where they are not known.
   std::shared_ptr<const ModelState> loaded_;
   Trained trained_ = Trained::no;

@@ -142,6 +142,10 @@ TEST(Memory, IsReadInAllUsualForms) {
   EXPECT_EQ(parse_memory("500MiB"), 500U << 20);
   EXPECT_EQ(parse_memory("2G"), std::size_t{2} << 30);
   EXPECT_EQ(parse_memory("1TiB"), std::size_t{1} << 40);
+  EXPECT_EQ(memory_text(1023), "1023 bytes");
+  EXPECT_EQ(memory_text(1024), "1 KiB");
+  EXPECT_EQ(memory_text((10U << 20) - 1), "10239 KiB");
+  EXPECT_EQ(memory_text(std::size_t{10} << 30), "10240 MiB");
   EXPECT_EQ(parse_memory("1.5GiB"), (std::size_t{3} << 30) / 2);
 }
 

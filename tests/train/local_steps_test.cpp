@@ -318,6 +318,20 @@ TEST(LocalStepsWithLosses, GoBackBetweenExchangesOfMoments) {
   expect_equal(values_of(*local.learner->state()), values_of(*machine.learner.state()));
 }
 
+/// A state that is loaded replaces the moments that replicas would have kept.
+TEST(LocalStepsWithMoments, AreLoadedWhole) {
+  const NetCase& c = kPlainNets[0];
+  const Cut cut = net_of(c);
+  const ExchangePeriod period{.steps = 2, .moments = 4};
+  LocalSteps used(cut, 2, period);
+  train_some(*used.learner, c, cut, 2 * kBatch, 0, 2);
+  used.learner->load(initial(cut));
+  train_some(*used.learner, c, cut, 2 * kBatch, 0, 4);
+  LocalSteps fresh(cut, 2, period);
+  train_some(*fresh.learner, c, cut, 2 * kBatch, 0, 4);
+  expect_equal(*used.learner->state(), *fresh.learner->state());
+}
+
 /// Without its slaves a replica holds nobody up; the loss is told as if its images had that of the others.
 TEST(LocalStepsWithLosses, DoWithoutAReplicaThatIsNotWhole) {
   const NetCase& c = kPlainNets[0];
