@@ -37,6 +37,7 @@ NETS = [
     "nets/squeezenet.yaml:16:conv10.filters=20",
     "nets/resnet34.yaml:16:dense1.units=20",
 ]
+MOMENT_STEPS = 32  # of replicas that train by themselves, between two exchanges of moments
 TYPES = {"join": "sync-join", "none": "async", "split": "sync-split"}  # schemes of convoy-master in convoy-bench estimate
 FIELDS = ["net", "batch", "gflops", "mbits", "wire", "workers", "scheme", "server", "semaphore", "sync_every", "rounds",
           "seconds_a_batch", "low", "high", "images_a_second", "speedup", "formula", "simulated_plain", "predicted", "error_percent",
@@ -92,11 +93,11 @@ def plan_name(options, scheme):
 
 def batches_of(options, scheme):
     """Returns how many batches each worker has in a run, and how many of them are at the beginning and do not count. Of local steps
-    whole periods count."""
+    those from one exchange of moments to the next count."""
     if not scheme.period:
         return options.batches_of_a_worker, 1
-    periods = max(2, math.ceil((options.batches_of_a_worker - 1) / scheme.period))
-    return scheme.period * (1 + periods), scheme.period
+    steps = scheme.period * math.ceil(MOMENT_STEPS / scheme.period)
+    return 2 * steps, steps
 
 
 class Run(typing.NamedTuple):
@@ -338,7 +339,7 @@ def main():
     parser.add_argument("--paced", default="60", help="speed of each machine in GFLOP/s")
     parser.add_argument("--mbits", type=float, default=0.0, help="speed of each link (default: 1 Gbit/s for each 240 GFLOP/s)")
     parser.add_argument("--wire", default="bf16", choices=["fp32", "bf16", "fp16"],
-                        help="number type in which maps, weights and gradients travel; models of --sync-every travel in fp32")
+                        help="number type in which maps, weights and gradients travel, and models if it is bf16")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each point; the rows show medians")
     parser.add_argument("--batches-of-a-worker", type=int, default=5,
                         help="batches of each worker in a run, at least 3; the first does not count")
