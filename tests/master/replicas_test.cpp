@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 
 #include "core/random.hpp"
 #include "master/cluster/cluster_replica.hpp"
@@ -13,6 +14,7 @@
 #include "train/local_steps_learner.hpp"
 #include "train/local_trunk.hpp"
 #include "train/replica_learner.hpp"
+#include "train/train.hpp"
 
 namespace convoy {
 namespace {
