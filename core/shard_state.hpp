@@ -78,7 +78,7 @@ void for_each_tensor(State& state, Visit visit) {
 ShardState zero_state(const Stage& stage, int filters);
 /// Copies the filters in `range` out of the state `whole`.
 ShardState slice(const ShardState& whole, FilterRange range);
-/// Copies `part` over the filters in `range` of the state `whole`. A part without moments leaves the moments of `whole`.
+/// Copies `part` over the filters in `range` of the state `whole`. A part without moments leaves those of `whole`.
 void paste(const ShardState& part, FilterRange range, ShardState& whole);
 /// Drops the moments of all parameters.
 void drop_moments(ShardState& state);

@@ -24,8 +24,8 @@ class LoadingState {
   /// Whether all values have arrived.
   bool complete() const { return reader_.complete(); }
   /// Returns the complete state, with moments if these travel; the LoadingState is empty afterwards. Keeps the blocks
-  /// that have arrived in the cache, and with `on_disk` also in its folder. Throws Error if a block's hash is not the hash
-  /// that the master announced.
+  /// that have arrived in the cache, and with `on_disk` also in its folder. Throws Error if a block's hash is not the
+  /// hash that the master announced.
   FilterState finish(StateCache& cache, bool on_disk);
 
  private:

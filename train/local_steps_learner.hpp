@@ -26,28 +26,28 @@ struct ExchangePeriod {
   int at(int epoch, double rate) const;
 };
 
-/// The fewest steps between two exchanges of moments in a training. Moments drift apart less than weights do in what
-/// they cost: the update by SGD is linear in them, so that the mean of the weights hardly depends on whose moments each
-/// replica has. An exchange of weights alone takes half of the bytes with SGD, and a third with Adam.
+/// The fewest steps between two exchanges of moments in a training. An update by SGD is linear in the moments, so that
+/// the mean of the weights is about the same whether each replica has its own moments or the mean of all. An exchange
+/// of weights alone takes half of the bytes with SGD, and a third with Adam.
 constexpr int kMomentSteps = 32;
 
 /// A step takes a batch for each replica, and each replica updates its own weights by its own batch. After every period
-/// of an epoch, and at its end, the replicas exchange their models: each goes on from the mean of all, which is that of
-/// the weights and running averages. At the end of an epoch, and at the first exchange after ExchangePeriod::moments
-/// steps, the mean is that of the optimizer's moments, too; after the other exchanges each replica goes on with its own.
-/// Between two exchanges no weights and no gradients travel.
+/// of an epoch, and at its end, the replicas exchange their models: each goes on from the mean of all weights and
+/// running averages. At the end of an epoch, and at the first exchange after ExchangePeriod::moments steps, each goes
+/// on from the mean of the optimizer's moments, too; after the other exchanges it goes on with its own. Between two
+/// exchanges no weights and no gradients travel.
 ///   - With one replica, training in fp32 is the same to the bit as on one machine.
-///   - In bf16 (carry_in) a replica is given the mean rounded, and answers with what its weights have changed since, and
-///     with its moments where they are due, rounded; the mean itself is not rounded.
+///   - In bf16 (carry_in) a replica is given the mean rounded, and answers with what its weights have changed since,
+///     and with its moments where they are due, rounded; the mean itself is not rounded.
 ///   - With an outer step the weights go on from where it leads instead of the mean (train/outer_step.hpp).
 ///   - With a period of 1 and SGD, with or without momentum, a step is the same as that of JoinLearner, up to rounding,
 ///     because the update is linear in the gradient. With Adam it is not.
 ///   - Between two exchanges of moments there is no one model, so that checkpoints, tests and the end of a run wait for
 ///     the next one.
 ///
-/// A replica that loses a member goes on from the last mean, with the mean of the moments as they were exchanged last, and
-/// so does one whose members change; what it did since is lost. The mean is that of the replicas that have trained since.
-/// If none has, Rewound goes back to the last mean.
+/// A replica that loses a member goes on from the last mean, with the mean of the moments as they were exchanged last;
+/// what it did since is lost. So does a replica whose members change. The mean is that of the replicas that have
+/// trained since. If none has, Rewound goes back to the last mean.
 class LocalStepsLearner : public ReplicaLearner {
  public:
   /// The cut of the replicas, of which there are `parts`, is `cut`, with the optimizer's moments; it must outlive the

@@ -42,8 +42,8 @@ class Replica {
     /// In training: the replica computes with its own weights, if it has trained from the given ones, and keeps the
     /// gradients for update().
     bool local = false;
-    /// With local: the weights come from the exchange of begin_model() without moments. A replica whose model is part of
-    /// it keeps its moments when it is given them.
+    /// With local: the weights come from an exchange of models without moments. A replica whose model is part of it
+    /// keeps its moments when it is given them.
     bool own_moments = false;
   };
   struct Result {
@@ -62,9 +62,9 @@ class Replica {
 
   /// Takes a task. The replica must be idle.
   void begin(Task task);
-  /// Begins to collect the replica's own weights, in the place of a task, and its moments if these are wanted. The result
-  /// has no model unless the replica has trained from the weights `from`, and has them still: it goes back to its task's
-  /// weights if members are lost.
+  /// Begins to collect the replica's own weights, and its moments if these are wanted, in the place of a task. The
+  /// result has no model unless the replica has trained from the weights `from`, and has them still: it goes back to
+  /// its task's weights if members are lost.
   void begin_model(const std::shared_ptr<const ModelState>& from, bool moments);
   /// Does some of the task, without waiting. Returns false if nothing can be done before others answer. If members are
   /// lost, the replica does the task again with the members that are left, or throws PeerLost.

@@ -159,7 +159,7 @@ struct Snapshot {
 };
 /// The payload holds values from index `first` on. In a step, they are the values of the sending task `task` of the
 /// plan's graph. If `step` is 0, they are the state of stage `task`: its parameters, each followed by the optimizer's
-/// moments, if these travel, in fp32 but for the trained parameters and their moments, which have the type of the Load or Snapshot.
+/// moments if these travel. Trained parameters and their moments have the type of the Load or Snapshot, others fp32.
 struct Piece {
   std::uint64_t step = 0;
   std::uint32_t task = 0;

@@ -58,11 +58,11 @@ class Runs(unittest.TestCase):
             with self.assertRaisesRegex(SystemExit, "is not known; choose among"):
                 self.names(**change)
 
-    def test_local_steps_take_whole_periods(self):
+    def test_local_steps_are_taken_from_one_exchange_of_moments_to_the_next(self):
         options = options_of(batches_of_a_worker=5)
         self.assertEqual(schemes.batches_of(options, schemes.Scheme("join", "central")), (5, 1))
-        self.assertEqual(schemes.batches_of(options, schemes.Scheme("join", "central", False, 16)), (48, 16))
-        self.assertEqual(schemes.batches_of(options, schemes.Scheme("join", "central", False, 1)), (5, 1))
+        self.assertEqual(schemes.batches_of(options, schemes.Scheme("join", "central", False, 16)), (64, 32))
+        self.assertEqual(schemes.batches_of(options, schemes.Scheme("join", "central", False, 3)), (66, 33))
 
 
 class Rows(unittest.TestCase):
