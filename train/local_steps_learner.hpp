@@ -45,9 +45,9 @@ constexpr int kMomentSteps = 32;
 ///   - Between two exchanges of moments there is no one model, so that checkpoints, tests and the end of a run wait for
 ///     the next one.
 ///
-/// A replica that loses a member goes on from the last mean, with the mean of the moments as they were exchanged last;
-/// what it did since is lost. So does a replica whose members change. The mean is that of the replicas that have
-/// trained since. If none has, Rewound goes back to the last mean.
+/// A replica that loses a member, or whose members change, goes on from the last mean, with the mean of the moments as
+/// they were exchanged last; its steps since the last mean are lost. The next mean is that of the replicas that have
+/// trained since. If no replica has, Rewound goes back to the last mean.
 class LocalStepsLearner : public ReplicaLearner {
  public:
   /// The cut of the replicas, of which there are `parts`, is `cut`, with the optimizer's moments; it must outlive the
@@ -82,8 +82,8 @@ class LocalStepsLearner : public ReplicaLearner {
   OuterStep outer_;
   Progress stands_;
   NumberType type_ = NumberType::fp32;
-  Progress whole_;      ///< at the last exchange of moments, or where all replicas have those of mean_
-  TrainingState mean_;  ///< of all replicas, after their last exchange and its outer step
+  Progress whole_;                           ///< the last point of training at which all replicas had mean_'s moments
+  TrainingState mean_;                       ///< of all replicas, after their last exchange and its outer step
   std::shared_ptr<const ModelState> given_;  ///< mean_'s model as replicas are given it, rounded to type_
 };
 

@@ -95,8 +95,9 @@ bool Replica::step() {
 
 void Replica::collect(std::vector<ShardState> trunk) {
   if (wants_model_) {
-    result_.model = ModelState{std::move(trunk), heads_.states()};
-    if (!wants_moments_) result_.model = values_of(*result_.model);
+    ModelState heads{.trunk = {}, .head = heads_.states()};
+    if (!wants_moments_) heads = values_of(heads);
+    result_.model = ModelState{std::move(trunk), std::move(heads.head)};
     has_moments_ = !wants_moments_;
   } else {
     result_.gradients = {std::move(trunk), heads_.gradients()};

@@ -42,8 +42,8 @@ class Replica {
     /// In training: the replica computes with its own weights, if it has trained from the given ones, and keeps the
     /// gradients for update().
     bool local = false;
-    /// With local: the weights come from an exchange of models without moments. A replica whose model is part of it
-    /// keeps its moments when it is given them.
+    /// With local: the weights come from an exchange of models without moments. A replica whose model is part of the
+    /// exchange keeps its moments when it loads the weights.
     bool own_moments = false;
   };
   struct Result {
@@ -124,8 +124,8 @@ class Replica {
   Result result_;
   bool averages_;               ///< whether a training pass changes running averages
   bool wants_model_ = false;    ///< whether it collects its model instead of gradients
-  bool wants_moments_ = false;  ///< those of the model
-  bool has_moments_ = false;    ///< whether the last begin_model() left it with moments of its own
+  bool wants_moments_ = false;  ///< whether the model that it collects has moments
+  bool has_moments_ = false;    ///< whether the last model that it gave left its moments with it
   /// The weights that the trunk and the heads have, or had before update(); null where they are not known.
   std::shared_ptr<const ModelState> loaded_;
   Trained trained_ = Trained::no;

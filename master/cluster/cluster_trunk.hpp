@@ -172,7 +172,7 @@ class ClusterTrunk : public Trunk {
   std::optional<StateTransfer> states_;                  ///< transfers between the master and the plan's slaves
   std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
   NumberType states_type_ = NumberType::fp32;            ///< see carry_states_in()
-  Wish collects_;                                        ///< what snapshot_ collects
+  Wish collects_;                                        ///< the wish that snapshot_ fulfils
   ImageBytes* image_bytes_ = nullptr;                    ///< null if slaves are sent all images
   ImageOffers offers_;
   bool offering_ = false;                ///< whether the images of the send in progress were offered

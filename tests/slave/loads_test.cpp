@@ -49,7 +49,7 @@ TEST(Loads, BringWhatTheSlaveHasNot) {
   EXPECT_EQ(piece.payload.floats()[0], 1.0F) << "the slave holds the state again";
 }
 
-/// What a replica is given where it goes on with its own moments, and what it answers.
+/// A replica that goes on with its own moments is given weights alone, and answers with weights alone.
 TEST(Loads, LeaveTheMomentsThatTheyDoNotBring) {
   FakeMaster master;
   const SlaveThread slave(master.endpoint());
