@@ -7,6 +7,7 @@
 #include "core/files.hpp"
 #include "core/stopwatch.hpp"
 #include "plan/task_graph.hpp"
+#include "train/model_arithmetic.hpp"
 #include "train/parameter_server.hpp"
 #include "wire/contents.hpp"
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "train/model_arithmetic.hpp"
+
 namespace convoy {
 
 int ExchangePeriod::at(int epoch, double rate) const {

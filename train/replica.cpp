@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "train/parameter_server.hpp"
+#include "train/model_arithmetic.hpp"
 
 namespace convoy {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/random.hpp"
+#include "train/model_arithmetic.hpp"
 
 namespace convoy {
 namespace {
