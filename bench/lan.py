@@ -67,10 +67,10 @@ def draw_images(folder, count):
     (pathlib.Path(folder) / "batches.meta.txt").write_text("\n".join(f"class{i}" for i in range(10)) + "\n")
 
 
-def draw_data(folder, images):
-    """Draws data of both kinds, enough for runs that train on `images` images."""
-    draw_images(make(f"{folder}/cifar"), max(200, images // 5 + 1))
-    draw_photographs(f"{folder}/photographs", max(200, images * 5 // 4 + 5 * CLASSES))
+def draw_data(folder, images, few=False):
+    """Draws data of both kinds, enough for runs that train on `images` images, or with `few` hardly more than these."""
+    draw_images(make(f"{folder}/cifar"), images // 5 + 1 if few else max(200, images // 5 + 1))
+    draw_photographs(f"{folder}/photographs", images * 5 // 4 if few else max(200, images * 5 // 4 + 5 * CLASSES))
 
 
 def command(options, folder, machine, run, steps):
@@ -156,7 +156,7 @@ def train(options, lan, folder, master, slaves, plan, steps, skipped=1, left_out
                     moved.append(lan.bytes_of(master))
                     work.append(work_so_far(running))
                     weights.append(sum(member["states_sent"] + member["states_received"] for member in event["times"]))
-                    for member in event["times"] if len(seconds) > 1 else []:
+                    for member in event["times"] if len(seconds) > skipped else []:
                         for what in spent:
                             spent[what] += member[what]
         if process.wait() != 0:
@@ -229,7 +229,7 @@ def print_row(count, name, bases, ideal, runs):
 def train_or_again(options, lan, folder, master, slaves, plan):
     """Returns train(), which is repeated once where a slave was lost."""
     for _ in range(2):
-        run = train(options, lan, folder, master, slaves, plan, options.steps)
+        run = train(options, lan, folder, master, slaves, plan, options.steps, options.skip)
         if run is not None:
             return run
     sys.exit("lan.py: a slave was lost again")
@@ -298,7 +298,10 @@ def main():
     parser.add_argument("--mbits", type=float, default=0.0,
                         help="bandwidth of each link; 0: scaled by the machine's speed, with 1 Gbit/s for --gflops")
     parser.add_argument("--gflops", type=float, default=240.0)
-    parser.add_argument("--steps", type=int, default=4, help="steps of a run; the first is not counted")
+    parser.add_argument("--steps", type=int, default=4, help="steps of a run")
+    parser.add_argument("--skip", type=int, default=1, metavar="STEPS", help="first steps of a run that are not counted (default: 1)")
+    parser.add_argument("--images", type=int, default=0, help="without --data: number of images to train on. If it is small, slaves "
+                        "have kept many of the images of later steps (see --skip); 0: no run sees an image twice")
     parser.add_argument("--rounds", type=int, default=1, help="number of runs of the one machine and of each plan, each with a "
                         "calibration; the rows show medians")
     parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine; 0: measure them")
@@ -316,7 +319,7 @@ def main():
     errors = []
     with tempfile.TemporaryDirectory() as folder:
         if not options.data:
-            draw_data(folder, max(batches) * (options.steps + 1))
+            draw_data(folder, options.images or max(batches) * (options.steps + 1), few=bool(options.images))
         for options.net in nets:
             for options.batch in batches:
                 errors += table(options, folder, speeds, counts)

@@ -175,7 +175,7 @@ void serve_on(Options options, const std::string& device_name) {
   if (!options.insecure) options.slave.key = join_key_of(options);
   options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
   options.slave.images = options.cache.empty() ? cache_folder("images") : options.slave.cache / "images";
-  if (options.cache == "none") options.slave.images.clear();
+  if (options.cache == "none" || device->info().paced) options.slave.images.clear();
   options.slave.keep_images = bytes_of_images(options.keep_images);
   if (options.cache == "none" || device->info().paced) options.slave.cache.clear();  // a paced device keeps no weights
   if (options.cache != "none") options.slave.times = cache_folder("times");

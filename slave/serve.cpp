@@ -173,11 +173,9 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
 }  // namespace
 
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, wire::Network& network) {
-  // The images and weights of a run on a paced device have no meaning, and their transfer is what the run measures.
-  const bool paced = device.info().paced;
-  const std::size_t images = paced ? 0 : options.keep_images;
+  const bool paced = device.info().paced;  // then weights have no meaning, and their transfer is what the run measures
   Memory memory{.cache = StateCache(options.cache, paced ? StateCache::Limits{0, 0} : StateCache::Limits()),
-                .images = ImageStore(options.images, {.memory = images, .disk = images}),
+                .images = ImageStore(options.images, {.memory = options.keep_images, .disk = options.keep_images}),
                 .reporter = Reporter(options),
                 .same_bits = updates_to_same_bits(device)};
   memory.reporter.event(
