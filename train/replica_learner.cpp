@@ -23,6 +23,19 @@ Pass pass_of(const Pass& step, int part) {
   return pass;
 }
 
+/// Some images of a batch.
+Images part_of(const Images& images, int first, int count) {
+  Shape shape = images.shape();
+  shape.n = count;
+  Images part{.pixels = Pixels(shape), .scales = images.scales, .fill = images.fill};
+  std::ranges::copy(images.pixels.samples(first, count), part.pixels.data());
+  if (!images.originals.empty()) {
+    const auto from = images.originals.begin() + first;
+    part.originals.assign(from, from + count);
+  }
+  return part;
+}
+
 }  // namespace
 
 ReplicaLearner::ReplicaLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
@@ -40,12 +53,10 @@ void ReplicaLearner::transfer_in_turns() {
 
 std::vector<Replica::Task> ReplicaLearner::tasks_of(const Images& images, const Labels& labels, const Pass& pass) {
   std::vector<Replica::Task> tasks;
-  Shape shape = images.shape();
-  shape.n = batch_;
   for (int part = 0; part < images.shape().n / batch_; ++part) {
-    Replica::Task task{
-        .weights = [this] { return weights(); }, .images = {Pixels(shape), images.scales}, .pass = pass_of(pass, part)};
-    std::ranges::copy(images.pixels.samples(part * batch_, batch_), task.images.pixels.data());
+    Replica::Task task{.weights = [this] { return weights(); },
+                       .images = part_of(images, part * batch_, batch_),
+                       .pass = pass_of(pass, part)};
     if (pass.training) task.labels = labels.part(part * batch_, batch_);
     tasks.push_back(std::move(task));
   }

@@ -72,16 +72,19 @@ TEST_F(Programs, ModelsTravelBothWaysOnPacedDevicesThoughTheirWeightsNeverChange
 }
 
 TEST_F(Programs, ImagesTravelToASlaveOnce) {
-  Process a = slave("a", {"--device", kPaced, "--once"});
-  Process train = master(training(folder("run"), {"--device", kPaced, "--slaves", "1", "--epochs", "2"}));
-  ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
-  std::map<int, double> received;  // by the slave, in each epoch
-  std::istringstream lines(file_bytes(folder("run") + "/events.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json event = nlohmann::json::parse(line);
-    if (event["event"] == "step") received[event["epoch"]] += event["times"][0]["received"].get<double>();
+  for (const std::string scheme : {"split", "join", "none"}) {
+    Process a = slave("a", {"--device", kPaced, "--once"});
+    Process train =
+        master(training(folder(scheme), {"--device", kPaced, "--slaves", "1", "--epochs", "2", "--sync", scheme}));
+    ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+    std::map<int, double> received;  // by the slave, in each epoch
+    std::istringstream lines(file_bytes(folder(scheme) + "/events.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const nlohmann::json event = nlohmann::json::parse(line);
+      if (event["event"] == "step") received[event["epoch"]] += event["times"][0]["received"].get<double>();
+    }
+    EXPECT_EQ(received[1] - received[2], 6000.0 * 28.0 * 28.0) << scheme;
   }
-  EXPECT_EQ(received[1] - received[2], 6000.0 * 28.0 * 28.0);
 }
 
 TEST_F(Programs, APacedDeviceRefusesWhatNeedsValues) {
