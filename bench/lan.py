@@ -186,6 +186,8 @@ def words_of(plan):
     for each in rest:
         if each == "semaphore":
             words.append("--semaphore")
+        elif each == "once":
+            words.append("--images-once")
         elif each.startswith("every"):
             words += ["--sync-every", each.removeprefix("every")]
         elif each != "secure":
@@ -301,14 +303,14 @@ def main():
     parser.add_argument("--steps", type=int, default=4, help="steps of a run")
     parser.add_argument("--skip", type=int, default=1, metavar="STEPS", help="first steps of a run that are not counted (default: 1)")
     parser.add_argument("--images", type=int, default=0, help="without --data: number of images to train on. If it is small, slaves "
-                        "have kept many of the images of later steps (see --skip); 0: no run sees an image twice")
+                        "have kept many of the images of later steps with plans like auto-once (see --skip); 0: no run sees an image twice")
     parser.add_argument("--rounds", type=int, default=1, help="number of runs of the one machine and of each plan, each with a "
                         "calibration; the rows show medians")
     parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine; 0: measure them")
     parser.add_argument("--plans", default="star,ring,auto",
                         help="plans, separated by commas: star, ring, thesis or auto, with -bf16 for a 16-bit wire, -N for "
-                        "micro-batches of N images, -filters or -samples for what machines share, and -secure for encrypted links "
-                        "that ask for a key")
+                        "micro-batches of N images, -filters or -samples for what machines share, -once for images that travel to a slave "
+                        "once, and -secure for encrypted links that ask for a key")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("lan.py: network namespaces and CPU groups require root; run it with sudo")

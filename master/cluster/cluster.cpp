@@ -150,7 +150,7 @@ void Cluster::execute() {
       patience_for(planned_.plan, profiles),
       Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>()}, on_plan);
   trunk->tell_energy_to(book_);
-  trunk->count_images_in(image_bytes_);
+  if (options_.keep_images) trunk->offer_images(image_bytes_);
   if (verifier_) {
     trunk->verify_with(*verifier_);
     tell_what_is_verified();

@@ -53,7 +53,7 @@ class Cluster {
   /// The energy of each slave that has taken part.
   std::vector<MemberEnergy> energies() const { return book_.members(); }
 
-  /// The bytes of images that slaves needed.
+  /// The bytes of images that slaves needed, if the options let them keep images.
   const ImageBytes& image_bytes() const { return image_bytes_; }
 
   /// The number of verifications that found slaves' work right; negative without --verify.

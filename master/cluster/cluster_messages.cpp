@@ -24,7 +24,7 @@ void ClusterTrunk::send_all(const wire::Message& message) {
 void ClusterTrunk::carry(const Parcel& parcel) {
   if (verifier_ != nullptr) verifier_->see(parcel.task, parcel.first, parcel.bytes.values);
   const std::uint64_t step = ahead_ ? step_ : own_step_;
-  if (carry_offered(parcel, step)) return;
+  if (image_bytes_ != nullptr && carry_offered(parcel, step)) return;
   crew_.send(static_cast<std::size_t>(parcel.to),
              {wire::Piece{.step = step, .task = static_cast<std::uint32_t>(parcel.task), .first = parcel.first},
               wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
@@ -48,7 +48,7 @@ bool ClusterTrunk::carry_offered(const Parcel& parcel, std::uint64_t step) {
   }
   if (offering_) {
     count_images(slave, step, -bytes);
-  } else if (image_bytes_ != nullptr) {
+  } else {
     image_bytes_->sent += bytes;
   }
   return offering_;
@@ -57,10 +57,8 @@ bool ClusterTrunk::carry_offered(const Parcel& parcel, std::uint64_t step) {
 void ClusterTrunk::take_missing(std::size_t slave, const wire::Missing& missing) {
   const ImageBytes bytes =
       offers_.answer(slave, missing, [&](const wire::Envelope& piece) { crew_.send(slave, piece); });
-  if (image_bytes_ != nullptr) {
-    image_bytes_->sent += bytes.sent;
-    image_bytes_->kept += bytes.kept;
-  }
+  image_bytes_->sent += bytes.sent;
+  image_bytes_->kept += bytes.kept;
   count_images(slave, missing.step, bytes.sent);
 }
 

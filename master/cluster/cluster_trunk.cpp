@@ -104,7 +104,7 @@ void ClusterTrunk::begin(const Images& images, const Pass& pass) {
   squares_due_ = pass.training && pass.squares;
   const StepWork work{.update = std::exchange(update_, std::nullopt), .pass = pass, .scales = images.scales};
   send_step(work);
-  if (std::ranges::any_of(crew_.slaves(), &SlaveInfo::keeps_images)) offers_.give(step_, images);
+  if (image_bytes_ != nullptr) offers_.give(step_, images);
   if (pass.training) {
     trained_ = pass.step;
     ahead_ = true;

@@ -38,9 +38,9 @@ class ClusterTrunk : public Trunk {
   /// Has `book` take what slaves tell of their energy. It must outlive the trunk.
   void tell_energy_to(EnergyBook& book) { book_ = &book; }
 
-  /// Has `bytes` count the images that slaves need: those that they are sent, and those that they have kept. It must
+  /// From now on, slaves that keep images are sent only those images that they lack. `bytes` counts the images; it must
   /// outlive the trunk.
-  void count_images_in(ImageBytes& bytes) { image_bytes_ = &bytes; }
+  void offer_images(ImageBytes& bytes) { image_bytes_ = &bytes; }
 
   /// Gives the slaves the step before they have finished the one before it, so that none of them waits for another.
   void begin(const Images& images, const Pass& pass) override;
@@ -173,7 +173,7 @@ class ClusterTrunk : public Trunk {
   std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
   NumberType states_type_ = NumberType::fp32;            ///< see carry_states_in()
   Wish collects_;                                        ///< the wish that snapshot_ fulfils
-  ImageBytes* image_bytes_ = nullptr;                    ///< null if nobody asks for them
+  ImageBytes* image_bytes_ = nullptr;                    ///< null if slaves are sent all images
   ImageOffers offers_;
   bool offering_ = false;                ///< whether the images of the send in progress were offered
   EnergyBook* book_ = nullptr;           ///< null if nobody asks for energy

@@ -8,6 +8,7 @@ namespace convoy {
 TrainOptions options_on(TrainOptions job, int batch, std::size_t slaves) {
   ClusterOptions& cluster = job.cluster;
   cluster.slaves = static_cast<int>(slaves);
+  cluster.keep_images = slaves > 0;
   cluster.only_slaves = slaves > 0;
   if (slaves == 1) {
     cluster.shares = "1";

@@ -169,9 +169,10 @@ namespace {
 constexpr const char* kNoFolder = "true";
 
 /// The options that need slaves.
-constexpr std::array kForSlaves{"least-slaves", "listen", "insecure",  "keys",     "master-share", "memory",
-                                "shares",       "wire",   "exchange",  "layout",   "micro-batch",  "plan",
-                                "dense",        "verify", "objective", "idle-off", "power-from",   "in-turn"};
+constexpr std::array kForSlaves{"least-slaves", "listen",     "insecure", "keys",       "master-share",
+                                "memory",       "shares",     "wire",     "exchange",   "layout",
+                                "micro-batch",  "plan",       "dense",    "verify",     "objective",
+                                "idle-off",     "power-from", "in-turn",  "images-once"};
 
 }  // namespace
 
@@ -243,6 +244,8 @@ void define_training(CLI::App& command, TrainOptions& options) {
   define(command, options.cluster);
   command.add_option("--epochs", options.epochs, "passes over the training images (default: the net file's)")
       ->check(whole_number(1, 1000000));
+  command.add_flag("--images-once", options.cluster.keep_images,
+                   "send each image to a slave once, not in every epoch: slaves keep images, and are sent hashes");
   command
       .add_option(
           "--verify", options.cluster.verify,

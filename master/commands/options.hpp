@@ -66,6 +66,7 @@ struct ClusterOptions {
   int micro_batch = 0;       ///< images in a micro-batch; 0 for the micro-batches of the plan
   std::string wire;          ///< number type on the wire; empty for the type of the plan, or fp32
   bool only_slaves = false;  ///< whether this machine does not compute in the slaves' place, even if it is faster
+  bool keep_images = false;  ///< whether slaves keep images, so that each travels once
   int verify = 0;            ///< number of steps between two verifications of a slave's work; 0 for none
   std::string cache_maps;    ///< memory for the maps of a frozen trunk, for parse_memory; empty for none
   Objective objective = Objective::time;

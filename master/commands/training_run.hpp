@@ -23,7 +23,7 @@ struct RungEnd {
   bool interrupted = false;               ///< by Ctrl-C; a checkpoint was written
   std::optional<Evaluation> tested = {};  ///< on all test images, after the last step
   std::string diverged = {};              ///< how training diverged; empty if it did not
-  ImageBytes images = {};                 ///< bytes of the images that slaves needed
+  ImageBytes images = {};                 ///< bytes of the images that slaves needed; counted if slaves keep images
   long steps = 0;                         ///< steps done in all epochs; 0 if training diverged
 };
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <string>
 
 #include "nets/graph/net.hpp"
 #include "tests/exchange/nodes.hpp"
@@ -293,12 +295,14 @@ ShardState without_moments(ShardState state) {
   return state;
 }
 
-/// Trains on nodes with these devices, and expects all holders of a filter to have the same bits of it afterwards, and
-/// the members that update by sums the same moments.
+/// Trains on nodes with these devices for a few steps, or as many as CONVOY_UPDATES says, and expects all holders of a
+/// filter to have the same bits of it afterwards, and the members that update by sums the same moments.
 void expect_holders_agree(const Plan& plan, const Stages& trunk, const UpdateStep& step,
                           const std::function<std::unique_ptr<Device>(int)>& device_of) {
   Nodes nodes(plan, trunk, device_of, 1, start(trunk));
-  for (int i = 0; i < kTiledSteps; ++i) {
+  const char* asked = std::getenv("CONVOY_UPDATES");
+  const int steps = asked != nullptr ? std::stoi(asked) : kTiledSteps;
+  for (int i = 0; i < steps; ++i) {
     nodes.train(tiled_images(trunk, 100 + static_cast<std::uint64_t>(i)), i);
     nodes.update(clipped(step, nodes.gradient_squares()));
   }

@@ -141,7 +141,7 @@ TEST_P(ImagesOnTheWire, TravelOnceWhereSlavesKeepThem) {
   Plan plan = proportional_plan(cut.trunk, kBatch, {"a"}, {1.0});
   const auto train = [&](ImageBytes& bytes, int epoch) {
     ClusterTrunk trunk(cut.trunk, plan, crew, nullptr, 20s);
-    trunk.count_images_in(bytes);
+    trunk.offer_images(bytes);
     std::vector<ShardState> states = train_some(trunk, cut, batches, epoch);
     const double maps = sizeof(float) * static_cast<double>(output_shape(cut.trunk[0], kBatch, 6).size());
     EXPECT_EQ(trunk.take_times()[0].received, bytes.sent + kSteps * maps) << "images, and gradients in fp32";

@@ -74,8 +74,8 @@ TEST_F(Programs, ModelsTravelBothWaysOnPacedDevicesThoughTheirWeightsNeverChange
 TEST_F(Programs, ImagesTravelToASlaveOnce) {
   for (const std::string scheme : {"split", "join", "none"}) {
     Process a = slave("a", {"--device", kPaced, "--once"});
-    Process train =
-        master(training(folder(scheme), {"--device", kPaced, "--slaves", "1", "--epochs", "2", "--sync", scheme}));
+    Process train = master(training(
+        folder(scheme), {"--device", kPaced, "--slaves", "1", "--epochs", "2", "--sync", scheme, "--images-once"}));
     ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
     std::map<int, double> received;  // by the slave, in each epoch
     std::istringstream lines(file_bytes(folder(scheme) + "/events.jsonl"));

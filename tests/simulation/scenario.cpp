@@ -81,7 +81,7 @@ class Draw {
     // A member that keeps to itself what others wait for, or a message that is lost without anybody's notice.
     scenario.long_waits =
         scenario.slaves.back().hostile || std::ranges::count(scenario.events, Fault::cut_data, &Event::fault) > 0;
-    scenario.keeps_images = chance(2);
+    scenario.options.keep_images = chance(2);
     if (chance(3)) scenario.net = random_net(seed) + kTrainingOfRandomNets;
     return scenario;
   }

@@ -57,10 +57,9 @@ struct Scenario {
   Time longest_delay{};  ///< of a message
   std::vector<SlaveSetting> slaves;
   std::vector<Event> events;
-  Time over{};                ///< no fault begins after it
-  bool keeps_images = false;  ///< slaves keep images
-  bool measured = false;      ///< the master times the slaves and chooses the plan
-  bool long_waits = false;    ///< something befalls the run that only the limit of a step ends
+  Time over{};              ///< no fault begins after it
+  bool measured = false;    ///< the master times the slaves and chooses the plan
+  bool long_waits = false;  ///< something befalls the run that only the limit of a step ends
 };
 
 /// Draws the scenario of a seed.

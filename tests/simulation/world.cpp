@@ -146,7 +146,6 @@ class World {
     slave.leaves = &leaves;
     const SlaveSetting& setting = *slave.setting;
     SlaveOptions options{.master = scenario_.options.listen, .name = setting.name};
-    if (!scenario_.keeps_images) options.keep_images = 0;
     if (setting.cache) options.cache = folder_.path() + "/" + setting.name;
     options.say = [this, name = setting.name](const std::string& line) { log_.line("{} says: {}", name, line); };
     const Random drawn(scenario_.seed, 100 + programs_.size());
