@@ -1,53 +1,29 @@
 #include "exchange/host_maps.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "plan/host_memory.hpp"
 
 namespace convoy {
 
 HostMaps::HostMaps(const NodePlan& plan, ThesisNode* thesis) : plan_(plan), thesis_(thesis) {
-  std::map<int, Box> maps;
-  std::map<int, Box> gradients;
-  std::map<int, Box> parts;
-  const auto extend = [](Box& box, const Box& more) { box = hull(box, more); };
-  const TaskKind makes_maps = thesis != nullptr ? TaskKind::layers : TaskKind::forward;
-  for (const Task& each : plan.training.tasks) {
-    const Box box{each.filters, each.samples};
-    if (each.to == plan.index && each.cargo == Cargo::maps) extend(maps[each.stage], box);
-    if (each.to == plan.index && each.cargo == Cargo::gradient) extend(gradients[each.stage], box);
-    if (each.node != plan.index) continue;
-    if (each.kind == makes_maps && plan.leaves(each.stage)) extend(maps[each.stage], box);
-    if (each.kind == TaskKind::sum && !plan.adds_here(each.stage)) extend(gradients[each.stage], box);
-    if (each.kind != TaskKind::backward_input) continue;
-    if (plan.everywhere(each.stage) && !plan.adds_here(each.stage)) extend(parts[each.stage], box);
-    for (const Read& read : reads_for(plan.trunk, static_cast<std::size_t>(each.stage), each.filters)) {
-      if (!plan.needs_gradient(read)) continue;
-      if (!plan.adds_here(read.stage)) extend(parts[read.stage], {read.channels, each.samples});
-      first_part_[read.stage] = std::max(first_part_[read.stage], each.stage);
-    }
-  }
-  if (plan.is_master()) {
-    const SampleRange all{0, micro_batch_size(plan.plan)};
-    extend(maps[Source::kImages], {{0, plan.trunk[0].channels}, all});
-    for (const int output : outputs_of(plan.trunk)) {
-      extend(maps[output], {{0, plan.trunk[output].conv.filters}, all});
-      if (plan.from_heads(output)) continue;
-      extend(gradients[output], {{0, plan.trunk[output].conv.filters}, all});
-    }
-  }
-  if (const auto images = maps.extract(Source::kImages)) {
+  HostBoxes boxes = host_boxes(plan.plan, plan.trunk, plan.training, plan.residence, plan.index);
+  if (const auto images = boxes.maps.extract(Source::kImages)) {
     const Box& box = images.mapped();
     const int samples = box.samples.count * plan.plan.micro_batches;
     pixels_ = {Pixels(maps_shape(plan.trunk, Source::kImages, samples, box.channels.count)), box};
   }
-  const auto make = [&plan](const std::map<int, Box>& boxes, std::map<int, Slab>& slabs) {
-    for (const auto& [stage, box] : boxes) {
+  const auto make = [&plan](const std::map<int, Box>& of, std::map<int, Slab>& slabs) {
+    for (const auto& [stage, box] : of) {
       const int samples = box.samples.count * plan.plan.micro_batches;
       slabs[stage] = {Tensor(maps_shape(plan.trunk, stage, samples, box.channels.count)), box};
     }
   };
-  make(maps, maps_);
-  make(gradients, gradients_);
-  make(parts, parts_);
+  make(boxes.maps, maps_);
+  make(boxes.gradients, gradients_);
+  make(boxes.parts, parts_);
+  first_reader_ = std::move(boxes.first_reader);
 }
 
 Slab& HostMaps::gradient_by_made(int stage) {

@@ -27,7 +27,7 @@ class HostMaps {
   Slab& gradient(int stage) { return gradients_.at(stage); }
   Slab& part(int stage) { return parts_.at(stage); }
   /// The reading stage that overwrites part(stage); other readers add to it.
-  int first_reader(int stage) const { return first_part_.at(stage); }
+  int first_reader(int stage) const { return first_reader_.at(stage); }
   /// The slab that the shards of a stage write in the forward pass, and the slab of the gradient with respect to it.
   Slab& made(int stage) { return thesis_ != nullptr ? thesis_->convolved(stage) : maps_.at(stage); }
   Slab& gradient_by_made(int stage);
@@ -68,7 +68,7 @@ class HostMaps {
   Normaliser normaliser_;
   std::map<int, Slab> gradients_;
   std::map<int, Slab> parts_;
-  std::map<int, int> first_part_;
+  std::map<int, int> first_reader_;
   AlignedVector<float> scratch_;
 };
 

@@ -43,6 +43,7 @@ OrderedJson member_json(const MemberProfile& member) {
                    {"busy_per_byte", member.host.busy_per_byte},
                    {"memory_bytes_per_second", member.host.memory},
                    {"stages", std::move(stages)}};
+  if (member.host_memory) json["host_memory"] = true;
   add_power(json, member.power);
   return json;
 }
@@ -91,6 +92,7 @@ MemberProfile member_from(const Json& json, const std::vector<std::string>& name
   MemberProfile member{
       .name = json.at("name").get<std::string>(),
       .memory = static_cast<std::size_t>(whole_number(json.at("memory"), "memory", std::int64_t{1} << 60)),
+      .host_memory = json.value("host_memory", false),
       .filter_block = integer(json, "filter_block"),
       .same_bits = json.value("same_bits", true),
       .stages = {},

@@ -16,6 +16,7 @@
 #include "core/shard_state.hpp"
 #include "core/thread_team.hpp"
 #include "plan/families.hpp"
+#include "plan/host_memory.hpp"
 #include "plan/needs.hpp"
 
 namespace convoy {
@@ -53,6 +54,7 @@ class Chooser {
       wishes_.layout = Layout::filters;
       best = try_families(everyone_);
     }
+    if (!best) refuse_size(trunk_, batch_, members_);
     for (const Team& team : smaller_teams()) {
       if (members_.size() > kFewMembers && least_of(team) >= kWorthLeavingOut * best->cost) continue;
       std::optional<Tried> next = try_families(team);
@@ -138,22 +140,54 @@ class Chooser {
     return seconds;
   }
 
-  /// Returns the plan for a team, which all forms begin with, or nothing where the net does not fit on so few members.
+  /// Returns the shares of filters for a team, which all forms begin with, or nothing where the team's members could not
+  /// be timed for all stages. Forms that do not fit in the members' memory are left out later.
   std::optional<Plan> shares(const Team& team) const {
     std::vector<MemberProfile> chosen = members_;
     for (const std::size_t m : everyone_) {
       if (!std::ranges::binary_search(team, m)) chosen[m].stages.assign(trunk_.size(), {});
     }
+    std::optional<Plan> plan = plan_within(chosen);
+    // What members take on the host depends on their shares, so it is known only now.
+    if (plan && leave_room(*plan, chosen)) {
+      if (std::optional<Plan> smaller = plan_within(chosen)) plan = std::move(smaller);
+    }
+    if (plan) return plan;
+    // Where members share samples, they may have room although shares of filters do not fit.
+    for (MemberProfile& each : chosen) each.memory = 0;
+    return plan_within(chosen);
+  }
+
+  /// Returns the plan of make_plan(), or nothing where it does not fit.
+  std::optional<Plan> plan_within(const std::vector<MemberProfile>& members) const {
     try {
-      return make_plan(trunk_, batch_, chosen);
+      return make_plan(trunk_, batch_, members);
     } catch (const Error&) {
-      if (team == everyone_) throw;
       return std::nullopt;
     }
   }
 
+  /// Takes what members need on the host from the memory of those that have too little for both. Returns whether there
+  /// were any.
+  bool leave_room(Plan plan, std::vector<MemberProfile>& members) const {
+    plan.wire = wishes_.wire;
+    plan.exchange = wishes_.exchange.value_or(Exchange::ring);
+    std::optional<TaskGraph> graph;
+    bool changed = false;
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      if (members[m].memory == 0 || !members[m].host_memory) continue;
+      if (!graph) graph = make_task_graph(plan, trunk_);
+      const auto member = static_cast<int>(m);
+      const std::size_t host = host_bytes(plan, trunk_, *graph, member);
+      if (shards_bytes(plan, trunk_, *graph, member) + host <= members[m].memory) continue;
+      members[m].memory -= std::min(host, members[m].memory - 1);
+      changed = true;
+    }
+    return changed;
+  }
+
   /// Cuts the first stages along samples, in proportion to the speeds of the team's members. Returns false where one
-  /// member would get all samples, or shards do not fit in the members' memory.
+  /// member would get all samples.
   bool cut_by_samples(Plan& plan, std::size_t stages, const Team& team) const {
     std::vector<double> speeds(members_.size(), 0.0);
     for (const std::size_t m : team) {
@@ -163,7 +197,7 @@ class Chooser {
     }
     const double fastest = *std::ranges::max_element(speeds);
     if (!(fastest > 0.0 && std::isfinite(fastest))) return false;  // no member was timed for all of the stages
-    return convoy::cut_by_samples(plan, trunk_, stages, speeds) && fits_in_memory(plan, trunk_, members_);
+    return convoy::cut_by_samples(plan, trunk_, stages, speeds);
   }
 
   struct Tried {
@@ -349,6 +383,7 @@ class Chooser {
       std::optional<Plan> plan = first ? std::move(trial.first) : plan_of(form, team, shares);
       if (!plan) continue;
       const TaskGraph graph = make_task_graph(*plan, trunk_);
+      if (!fits_in_memory(*plan, trunk_, graph, members_)) return;
       const ClusterModel cluster = measured_cluster(*plan, trunk_, members_, master_, &graph);
       if (first && !trial.always && hopeless(bound_of(graph, *plan, cluster))) return;
       trial.tried.push_back(simulated(*plan, team, graph, cluster));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/dense_slices.hpp"
+#include "plan/host_memory.hpp"
 
 namespace convoy {
 namespace {
@@ -157,23 +158,6 @@ std::size_t plan_bytes(const std::vector<Stage>& trunk, const std::vector<std::v
   return bytes;
 }
 
-[[noreturn]] void refuse(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members) {
-  constexpr double kMiB = 1024.0 * 1024.0;
-  double need = 0.0;
-  for (std::size_t s = 0; s < trunk.size(); ++s) {
-    need += static_cast<double>(shard_bytes(trunk[s], trunk[s].conv.filters, batch, s > 0)) / kMiB;
-  }
-  std::string have;
-  for (const MemberProfile& member : members) {
-    have += fmt::format("{}{} {:.0f} MiB", have.empty() ? "" : ", ", member.name,
-                        static_cast<double>(member.memory) / kMiB);
-  }
-  fail(
-      "the net does not fit: its stages take {:.0f} MiB at batch {} on one machine (each further machine adds its own "
-      "copy of the stage inputs), and the members have: {}; add slaves, raise --memory, or use a smaller --batch",
-      need, batch, have);
-}
-
 /// Lowers the caps of members whose shards exceed their memory. Returns whether any cap was lowered.
 bool lower_caps(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                 const std::vector<std::vector<int>>& counts, Caps& caps) {
@@ -220,10 +204,10 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
     counts.assign(trunk.size(), {});
     for (const Group& group : groups) {
       const std::vector<int> shares = share(trunk[group[0]].conv.filters, group, members, caps);
-      if (shares.empty()) refuse(trunk, batch, members);
+      if (shares.empty()) refuse_size(trunk, batch, members);
       for (const std::size_t stage : group) counts[stage] = shares;
     }
-    if (!share_slices(trunk, batch, caps, counts)) refuse(trunk, batch, members);
+    if (!share_slices(trunk, batch, caps, counts)) refuse_size(trunk, batch, members);
   } while (lower_caps(trunk, batch, members, counts, caps));
 
   Plan plan{batch, {}, {}};
@@ -238,20 +222,34 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
   return plan;
 }
 
-bool fits_in_memory(const Plan& plan, const std::vector<Stage>& trunk, const std::vector<MemberProfile>& members) {
+bool fits_in_memory(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training,
+                    const std::vector<MemberProfile>& members) {
   for (std::size_t m = 0; m < members.size(); ++m) {
     if (members[m].memory == 0) continue;
     const auto member = static_cast<int>(m);
-    std::size_t bytes = 0;
-    for (std::size_t s = 0; s < trunk.size(); ++s) {
-      const Tile tile = everywhere(plan.stages[s])
-                            ? Tile{member, {0, trunk[s].conv.filters}, {0, micro_batch_size(plan)}}
-                            : tile_of(plan.stages[s], member);
-      bytes += shard_bytes(trunk[s], tile.filters.count, tile.samples.count * plan.micro_batches, s > 0);
-    }
+    std::size_t bytes = shards_bytes(plan, trunk, training, member);
+    if (members[m].host_memory) bytes += host_bytes(plan, trunk, training, member);
     if (bytes > members[m].memory) return false;
   }
   return true;
+}
+
+void refuse_size(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members) {
+  constexpr double kMiB = 1024.0 * 1024.0;
+  double need = 0.0;
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    need += static_cast<double>(shard_bytes(trunk[s], trunk[s].conv.filters, batch, s > 0)) / kMiB;
+  }
+  std::string have;
+  for (const MemberProfile& member : members) {
+    have += fmt::format("{}{} {:.0f} MiB", have.empty() ? "" : ", ", member.name,
+                        static_cast<double>(member.memory) / kMiB);
+  }
+  fail(
+      "the net does not fit: its stages take {:.0f} MiB at batch {} on one machine (each further machine adds its own "
+      "copy of the stage inputs, and needs room for values on their way), and the members have: {}; add slaves, raise "
+      "--memory, or use a smaller --batch",
+      need, batch, have);
 }
 
 }  // namespace convoy

@@ -1,10 +1,12 @@
 // The planner, which computes the shares of every stage from the members' profiles.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "plan/plan.hpp"
 #include "plan/profile.hpp"
+#include "plan/task_graph.hpp"
 
 namespace convoy {
 
@@ -13,7 +15,12 @@ namespace convoy {
 /// fit.
 Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members);
 
-/// Returns whether the tiles of every member fit in its memory. Every member may have to compute a stage without tiles.
-bool fits_in_memory(const Plan& plan, const std::vector<Stage>& trunk, const std::vector<MemberProfile>& members);
+/// Returns whether every member has memory for its shards, and where this is the host's also for host_bytes(). `training`
+/// is the graph of a training step of the plan.
+bool fits_in_memory(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training,
+                    const std::vector<MemberProfile>& members);
+
+/// Throws Error with the sizes, where a net does not fit in the members' memory.
+[[noreturn]] void refuse_size(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members);
 
 }  // namespace convoy

@@ -60,7 +60,8 @@ std::string fault_in(const Power& power);
 /// One member's measurements and limits.
 struct MemberProfile {
   std::string name;
-  std::size_t memory = 0;  ///< bytes for shards; 0: unlimited
+  std::size_t memory = 0;    ///< bytes for shards; 0: unlimited
+  bool host_memory = false;  ///< whether `memory` is the host's, so that it must also hold host_bytes()
   int filter_block = 1;    ///< filters that its device computes together
   bool same_bits = true;   ///< whether its device updates weights to the same bits as others (Plan::unequal)
   /// For each stage, in ascending order of filters; empty: the member cannot hold the stage.

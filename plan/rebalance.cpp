@@ -106,11 +106,11 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
   for (std::size_t m = 0; m < members.size(); ++m) {
     if (!has_tiles(plan, static_cast<int>(m))) members[m].stages.assign(trunk.size(), {});
   }
-  Plan shares;  // of filters
+  Plan shares = plan;  // of filters
   try {
     shares = make_plan(trunk, plan.batch, members);
   } catch (const Error&) {
-    return std::nullopt;  // there may be no other shares that fit; the shares of the current plan do fit
+    // There may be no other shares that fit. The shares of the current plan do.
   }
   Plan better = plan;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
@@ -120,7 +120,11 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
   }
   const std::vector<StagePlan> in_shards = better.stages;
   move_rows(better, trunk, profiles);
-  if (!fits_in_memory(better, trunk, profiles)) better.stages = in_shards;
+  const auto fits = [&] { return fits_in_memory(better, trunk, make_task_graph(better, trunk), profiles); };
+  if (!fits()) {
+    better.stages = in_shards;
+    if (!fits()) return std::nullopt;
+  }
   if (slowest_seconds(better, profiles) >= (1.0 - margin) * slowest_seconds(plan, profiles)) return std::nullopt;
   return better;
 }

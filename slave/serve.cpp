@@ -83,6 +83,7 @@ wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, bool s
   if (info.paced) capabilities.emplace_back(wire::kPaced);
   if (same_bits) capabilities.emplace_back(wire::kSameBits);
   if (keeps_images) capabilities.emplace_back(wire::kKeepsImages);
+  if (info.memory == 0) capabilities.emplace_back(wire::kHostMemory);
   return {.version = wire::kProtocolVersion,
           .name = options.name,
           .device = info.description,

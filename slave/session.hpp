@@ -25,9 +25,10 @@ namespace convoy {
 /// turn.
 class Session {
  public:
-  /// `memory` is the largest number of bytes that shards may take, or 0 for no bound. Link, device and cache must
-  /// outlive the session. `energy` may be null; then Dones say nothing of energy. Timings are kept in the folder
-  /// `times`. `images` may be null; then the slave keeps no images, and must not have said that it does.
+  /// `memory` is the largest number of bytes that shards may take, or 0 for no bound. Where the device's shards are in
+  /// the host's memory, it must also hold values on their way, and states are kept only in what is left. Link, device
+  /// and cache must outlive the session. `energy` may be null; then Dones say nothing of energy. Timings are kept in
+  /// the folder `times`. `images` may be null; then the slave keeps no images, and must not have said that it does.
   Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache,
           energy::RunEnergy* energy = nullptr, const std::filesystem::path& times = {}, ImageStore* images = nullptr);
 
@@ -95,7 +96,7 @@ class Session {
   void take_from_peer(const wire::ClientLink::From& from);
   void take_from_master(const wire::Envelope& envelope);
   Node& node();
-  void check_memory(const wire::Assign& task) const;
+  std::size_t expect_memory(const wire::Assign& task) const;
   std::vector<std::string> meet_peers(const wire::Assign& task);
   void carry(Parcel&& parcel);
   void receive(int from, const wire::Piece& piece, const wire::Payload& payload);

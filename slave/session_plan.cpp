@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "devices/registry.hpp"
+#include "plan/host_memory.hpp"
 #include "plan/plan.hpp"
 #include "slave/session.hpp"
 #include "wire/stream.hpp"
@@ -49,7 +50,7 @@ void Session::on(const wire::Assign& task) {
   step_ = 0;
   index_ = static_cast<int>(task.node);
   members_ = task.plan.members;
-  check_memory(task);
+  const std::size_t taken = expect_memory(task);
   std::vector<std::string> unreached = meet_peers(task);
   node_ = std::make_unique<Node>(task.plan, task.trunk, index_, &device_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(std::move(parcel)); },
@@ -61,14 +62,16 @@ void Session::on(const wire::Assign& task) {
     return send(wire::Unreached{unreached});
   }
   for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
-  cache_.bound_memory(kStatesKept * bytes_of_states(*node_));
+  const std::size_t states = kStatesKept * bytes_of_states(*node_);
+  cache_.bound_memory(memory_ == 0 ? states : std::min(states, memory_ - taken));
   moving_ = MovingStates(task.moves, index_, task.trunk, kept);
   count(watch_.restart(), 0, 0);
   finish();
 }
 
-void Session::check_memory(const wire::Assign& task) const {
-  if (memory_ == 0) return;
+/// Returns the bytes of `memory_` that the plan takes. Throws Error if there are too few.
+std::size_t Session::expect_memory(const wire::Assign& task) const {
+  if (memory_ == 0) return 0;
   const TaskGraph graph = make_task_graph(task.plan, task.trunk);
   std::size_t taken = 0;
   for (std::size_t s = 0; s < task.trunk.size(); ++s) {
@@ -89,6 +92,15 @@ void Session::check_memory(const wire::Assign& task) const {
     }
     taken += bytes;
   }
+  if (device_.info().memory > 0) return taken;
+  const std::size_t host = host_bytes(task.plan, task.trunk, graph, index_);
+  if (taken + host > memory_) {
+    fail(
+        "values on their way need {} at batch {}, but the filters take {} of the {} allowed; raise --memory or take a "
+        "smaller --batch",
+        memory_text(host), task.plan.batch, memory_text(taken), memory_text(memory_));
+  }
+  return taken + host;
 }
 
 /// Connects to the slaves that this node sends to. Returns the names of slaves that do not listen for other slaves.

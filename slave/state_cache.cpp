@@ -57,6 +57,7 @@ bool StateCache::read(const wire::Content& content, const std::vector<std::span<
 void StateCache::keep(const wire::Content& content, const std::vector<std::span<const float>>& values) {
   if (by_content_.contains(content)) return;
   Kept kept{content, {}};
+  kept.values.reserve(size_of(values) / sizeof(float));
   for (const std::span<const float> each : values) kept.values.insert(kept.values.end(), each.begin(), each.end());
   bytes_ += kept.values.size() * sizeof(float);
   kept_.push_front(std::move(kept));

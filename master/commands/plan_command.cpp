@@ -11,6 +11,7 @@
 #include "master/cluster/planning.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/report/text_observer.hpp"
+#include "plan/host_memory.hpp"
 
 namespace convoy {
 namespace {
@@ -113,6 +114,17 @@ std::string energy_text(const StepEnergy& energy, std::size_t node) {
   return joules ? fmt::format("; takes {:.4g} J", *joules) : "; its watts are not known";
 }
 
+/// Prints the memory that each member takes.
+void print_memory(const Plan& plan, const std::vector<Stage>& trunk) {
+  const TaskGraph graph = make_task_graph(plan, trunk);
+  for (int member = 0; member < static_cast<int>(plan.members.size()); ++member) {
+    if (!has_tiles(plan, member)) continue;
+    fmt::print("  {:<16} takes {:.1f} MiB for its filters and maps, {:.1f} MiB for values on their way\n",
+               plan.members[member], static_cast<double>(shards_bytes(plan, trunk, graph, member)) / kMiB,
+               static_cast<double>(host_bytes(plan, trunk, graph, member)) / kMiB);
+  }
+}
+
 /// Prints how much of what the nodes send is images.
 void print_images(const Plan& plan, const std::vector<Stage>& trunk) {
   double bytes = 0.0;
@@ -144,6 +156,7 @@ void print_choice(const Planned& planned, const std::vector<Stage>& trunk) {
                idle_seconds(choice.predicted.seconds, use), use.bytes_out / 1e6, use.bytes_in / 1e6,
                timed ? link_text(planned.calibration.members[node].link) : "", energy_text(choice.energy, node));
   }
+  print_memory(plan, trunk);
   print_images(plan, trunk);
   for (const std::string& idle : idle_members(planned)) fmt::print("  {}\n", idle);
   if (planned.calibration.seconds_alone > 0.0) {

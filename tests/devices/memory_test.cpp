@@ -1,22 +1,17 @@
 // Compares the memory that shards take on the processor with the memory that plans count on.
 
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include "core/random.hpp"
 #include "devices/registry.hpp"
 #include "nets/graph/net.hpp"
 #include "plan/profile.hpp"
+#include "tests/support/allocated.hpp"
 #include "tests/support/source_folder.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {
 namespace {
-
-double allocated() {
-  const struct mallinfo2 info = mallinfo2();
-  return static_cast<double>(info.uordblks) + static_cast<double>(info.hblkhd);
-}
 
 struct Case {
   std::string net;

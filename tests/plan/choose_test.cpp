@@ -1,6 +1,8 @@
 // Tests the choice among plans on invented machines and networks.
 
 #include "plan/choose.hpp"
+#include "plan/host_memory.hpp"
+#include "plan/planner.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,8 +58,8 @@ int filters_of(const Plan& plan, int member) {
   return filters;
 }
 
-TEST(Choose, CutsAlongSamplesWhereMapsAreLargerThanWeights) {
-  // Maps of 64 x 64 and few weights: each stage would send more than it computes in the same time.
+/// Maps of 64 x 64 and few weights: along filters, each stage would send more than it computes in the same time.
+std::vector<Stage> wide_stages() {
   std::vector<Stage> wide;
   for (const int channels : {3, 60, 60}) {
     const Convolution conv{.filters = 60, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}};
@@ -65,6 +67,11 @@ TEST(Choose, CutsAlongSamplesWhereMapsAreLargerThanWeights) {
         {.name = fmt::format("conv{}", wide.size()), .channels = channels, .height = 64, .width = 64, .conv = conv});
   }
   wide.back().after = {Pooling{.kernel_h = 8, .kernel_w = 8, .stride_h = 8, .stride_w = 8}};
+  return wide;
+}
+
+TEST(Choose, CutsAlongSamplesWhereMapsAreLargerThanWeights) {
+  const std::vector<Stage> wide = wide_stages();
   std::vector<MemberProfile> members;
   for (const double gflops : {100, 50, 100, 100}) {
     members.push_back(machine(fmt::format("m{}", members.size()), gflops, 100, wide));
@@ -345,6 +352,47 @@ TEST(Choose, RefusesANetThatDoesNotFitWithTheNumbers) {
   for (MemberProfile& member : members) member.memory = 1 << 20;
   EXPECT_THAT([&] { choose_plan(unequal_stages(), kBatch, members, {}, {.head = kHead}); },
               testing::ThrowsMessage<Error>(HasSubstr("MiB")));
+}
+
+/// Members that share filters all hold the whole input of each stage. Members that share samples need much less.
+TEST(Choose, MembersWithRoomForTheirSamplesAloneShareThese) {
+  const std::vector<Stage> wide = wide_stages();
+  std::vector<MemberProfile> members;
+  for (int i = 0; i < 4; ++i) members.push_back(machine(fmt::format("m{}", i), 100, 100, wide));
+  const Plan roomy = choose_plan(wide, kBatch, members, {}, {.head = kHead}).plan;
+  const TaskGraph graph = make_task_graph(roomy, wide);
+  ASSERT_TRUE(has_several_rows(roomy.stages.back()));
+  const auto choose_within = [&](std::size_t bytes, bool host_memory) {
+    for (MemberProfile& member : members) {
+      member.memory = bytes;
+      member.host_memory = host_memory;
+    }
+    return choose_plan(wide, kBatch, members, {}, {.head = kHead}).plan;
+  };
+  const std::size_t shards = shards_bytes(roomy, wide, graph, 0);
+  EXPECT_THROW(make_plan(wide, kBatch, (choose_within(shards, false), members)), Error) << "filters would fit";
+  EXPECT_EQ(describe(choose_within(shards, false)), describe(roomy));
+  EXPECT_THROW(choose_within(shards, true), Error) << "values on their way need memory as well";
+  EXPECT_EQ(describe(choose_within(shards + host_bytes(roomy, wide, graph, 0), true)), describe(roomy));
+}
+
+/// Shares of filters that leave no room for the maps of others on the host are not the plan.
+TEST(Choose, SharesOfFiltersLeaveRoomForValuesOnTheirWay) {
+  const std::vector<Stage> stages = unequal_stages();
+  const Wishes filters{.exchange = Exchange::ring, .micro_batches = 1, .layout = Layout::filters};
+  std::vector<MemberProfile> members = machines({300, 100}, 100);
+  members[0].host_memory = true;
+  const auto taken = [&](const Plan& plan, int member) {
+    const TaskGraph graph = make_task_graph(plan, stages);
+    return shards_bytes(plan, stages, graph, member) + host_bytes(plan, stages, graph, member);
+  };
+  const Plan roomy = choose(members, filters).plan;
+  const std::size_t before = taken(roomy, 0);
+  members[0].memory = before - (std::size_t{1} << 20);
+  const Plan plan = choose(members, filters).plan;
+  EXPECT_LT(filters_of(plan, 0), filters_of(roomy, 0));
+  EXPECT_GT(filters_of(plan, 0), 0);
+  EXPECT_LE(taken(plan, 0), members[0].memory);
 }
 
 TEST(Choose, TheMastersOwnShareNeedsNoLink) {

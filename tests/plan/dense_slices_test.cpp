@@ -76,7 +76,7 @@ TEST(DenseSlicesOfAPlan, GoToMembersWithRoom) {
   EXPECT_EQ(holder(roomy, trunk.size() - 3), 0);
   members[0].memory = std::size_t{100} << 20U;
   const Plan plan = make_plan(trunk, 8, members);
-  EXPECT_TRUE(fits_in_memory(plan, trunk, members));
+  EXPECT_TRUE(fits_in_memory(plan, trunk, make_task_graph(plan, trunk), members));
   EXPECT_NE(holder(plan, trunk.size() - 3), 0);
   for (MemberProfile& member : members) member.memory = std::size_t{100} << 20U;
   EXPECT_THROW(make_plan(trunk, 8, members), Error);

@@ -1,0 +1,34 @@
+// The memory that a node of a plan takes: for its shards on its device, and on the host for maps and gradients that it
+// sends, receives, joins or adds up, for gradients of weights, and for values on their way.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+#include "plan/residence.hpp"
+
+namespace convoy {
+
+/// The parts of maps and gradients that a node keeps on the host, by stage.
+struct HostBoxes {
+  std::map<int, Box> maps;  ///< with Source::kImages, the images
+  std::map<int, Box> gradients;
+  std::map<int, Box> parts;         ///< of a gradient with respect to a stage's maps: the node's own addend
+  std::map<int, int> first_reader;  ///< the reading stage that overwrites the part; other readers add to it
+};
+
+/// Finds them from the graph of a training step of the plan, and find_residence() of the node.
+HostBoxes host_boxes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training,
+                     const Residence& residence, int node);
+
+/// Returns the bytes of a node's shards (shard_bytes). `training` is the graph of a training step of the plan.
+std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node);
+
+/// Returns the bytes that a node takes on the host in a training step, whose graph is `training`: its HostBoxes, its own
+/// gradients of weights and their sums where members share samples, and what it sends and receives at the same time:
+/// weights and their gradients of all stages, but maps and their gradients of one stage, since the next stage waits for
+/// them.
+std::size_t host_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node);
+
+}  // namespace convoy
