@@ -44,6 +44,7 @@ OrderedJson member_json(const MemberProfile& member) {
                    {"memory_bytes_per_second", member.host.memory},
                    {"stages", std::move(stages)}};
   if (member.host_memory) json["host_memory"] = true;
+  if (!member.same_bits) json["same_bits"] = false;
   add_power(json, member.power);
   return json;
 }

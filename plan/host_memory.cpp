@@ -70,26 +70,28 @@ std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, cons
 
 std::size_t host_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node) {
   const HostBoxes boxes = host_boxes(plan, trunk, training, find_residence(plan, trunk, {&training}, node), node);
-  std::size_t images = 0;
+  std::size_t bytes = 0;
   std::size_t floats = 0;
   for (const auto* slabs : {&boxes.maps, &boxes.gradients, &boxes.parts}) {
     for (const auto& [stage, box] : *slabs) {
-      (stage == Source::kImages ? images : floats) += values_in(plan, trunk, stage, box);
+      (stage == Source::kImages ? bytes : floats) += values_in(plan, trunk, stage, box);
     }
   }
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    if (has_several_rows(plan.stages[s])) floats += 2 * trained_values(trunk[s], tile_of(plan.stages[s], node).filters.count);
+    bytes += state_bytes(trunk[s], own_filters(plan, s, node).count);
+    if (!has_several_rows(plan.stages[s])) continue;
+    floats += 2 * trained_values(trunk[s], tile_of(plan.stages[s], node).filters.count);
   }
   double weights = 0.0;
   std::map<int, double> maps;  // by stage
   for (const Task& task : training.tasks) {
     if (task.node != node && task.to != node) continue;
-    const double bytes = bytes_of(task, plan, trunk);
-    concerns_weights(task) ? weights += bytes : maps[task.stage] += bytes;
+    const double sent = bytes_of(task, plan, trunk);
+    concerns_weights(task) ? weights += sent : maps[task.stage] += sent;
   }
   double most = 0.0;
-  for (const auto& [stage, bytes] : maps) most = std::max(most, bytes);
-  return images + floats * sizeof(float) + static_cast<std::size_t>(weights + most);
+  for (const auto& [stage, sent] : maps) most = std::max(most, sent);
+  return bytes + floats * sizeof(float) + static_cast<std::size_t>(weights + most);
 }
 
 }  // namespace convoy

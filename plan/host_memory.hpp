@@ -25,10 +25,10 @@ HostBoxes host_boxes(const Plan& plan, const std::vector<Stage>& trunk, const Ta
 /// Returns the bytes of a node's shards (shard_bytes). `training` is the graph of a training step of the plan.
 std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node);
 
-/// Returns the bytes that a node takes on the host in a training step, whose graph is `training`: its HostBoxes, its own
-/// gradients of weights and their sums where members share samples, and what it sends and receives at the same time:
-/// weights and their gradients of all stages, but maps and their gradients of one stage, since the next stage waits for
-/// them.
+/// Returns the bytes that a node takes on the host in training, of whose step `training` is the graph: its HostBoxes, its
+/// own gradients of weights and their sums where members share samples, a snapshot of the filters that it owns, and what
+/// it sends and receives at the same time: weights and their gradients of all stages, but maps and their gradients of
+/// one stage, since the next stage waits for them.
 std::size_t host_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node);
 
 }  // namespace convoy

@@ -125,7 +125,7 @@ void define(CLI::App& app, Options& options) {
          "less)")
       ->check(readable([](const std::string& text) { bytes_of_images(text); }));
   define_memory_option(app, options.memory,
-                       "largest memory that shards may take, for example 2GiB (default: 3/4 of the memory available)");
+                       "largest memory that its part of a net may take, for example 2GiB (default: 3/4 of the memory available)");
   app.add_option("--name", options.slave.name, "name of this slave, at most 64 bytes (default: HOST-PID)");
   app.add_option("--peer-port", options.slave.peer_port,
                  "TCP port at which other slaves reach this one, to open in a firewall; each further device takes the "

@@ -156,7 +156,6 @@ void print_choice(const Planned& planned, const std::vector<Stage>& trunk) {
                idle_seconds(choice.predicted.seconds, use), use.bytes_out / 1e6, use.bytes_in / 1e6,
                timed ? link_text(planned.calibration.members[node].link) : "", energy_text(choice.energy, node));
   }
-  print_memory(plan, trunk);
   print_images(plan, trunk);
   for (const std::string& idle : idle_members(planned)) fmt::print("  {}\n", idle);
   if (planned.calibration.seconds_alone > 0.0) {
@@ -296,6 +295,7 @@ int plan_command(const PlanOptions& options) {
     const std::vector<Stage>& trunk = forms.whole.trunk;
     for (std::size_t s = 0; s < trunk.size(); ++s) print_stage(*planned, trunk[s], s);
     if (planned->sliced) print_slices(*planned, *forms.slices);
+    print_memory(planned->plan, forms.of(*planned).trunk);
     if (planned->choice) print_choice(*planned, forms.of(*planned).trunk);
   }
   return kSuccess;

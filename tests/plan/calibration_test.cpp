@@ -31,6 +31,7 @@ Calibration calibration() {
                           .memory = 1234567890123,
                           .host_memory = true,
                           .filter_block = 16,
+                          .same_bits = false,
                           .stages = {{{10, 0.1, 0.2, 0.3}, {20, 0.2, 0.4, 0.5, 0.6, 0.07, 0.08}}},
                           .link = {1e8, 2e8},
                           .latency = 1e-4,
@@ -44,6 +45,8 @@ TEST(Calibrations, SurviveJson) {
   EXPECT_EQ(to_json(read), to_json(calibration()));
   EXPECT_EQ(read.members[0].memory, 1234567890123U);
   EXPECT_TRUE(read.members[0].host_memory);
+  EXPECT_FALSE(read.members[0].same_bits);
+  EXPECT_TRUE(read.members[1].same_bits);
   EXPECT_FALSE(read.members[1].host_memory);
   EXPECT_EQ(read.members[0].stages[0][1].backward_filters, 0.5);
   EXPECT_EQ(read.members[0].stages[0][1].in_parts(3).backward_input, 0.4 + 2 * 0.08);

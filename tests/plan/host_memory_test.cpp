@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/shard_state.hpp"
 #include "plan/planner.hpp"
 
 namespace convoy {
@@ -34,6 +35,10 @@ Plan shared(Exchange exchange, bool by_samples) {
   return plan;
 }
 
+std::size_t snapshot_of(int first, int second) {
+  return state_bytes(two_stages()[0], first) + state_bytes(two_stages()[1], second);
+}
+
 std::size_t on_host(const Plan& plan, int node) {
   const std::vector<Stage> trunk = two_stages();
   return host_bytes(plan, trunk, make_task_graph(plan, trunk), node);
@@ -47,7 +52,7 @@ TEST(HostBytes, OfAMemberThatSharesSamples) {
   const std::size_t sums = 2 * kParameters * kFloat;           // its own gradients, and the sums
   const std::size_t weights = 2 * kParameters * kFloat;        // halves of gradients and of sums, out and in
   const std::size_t on_the_way = 2 * kHalf * kSecondMaps * kFloat;  // the maps of the second stage and their gradient
-  EXPECT_EQ(on_host(shared(Exchange::ring, true), 0), images + output + gradient + sums + weights + on_the_way);
+  EXPECT_EQ(on_host(shared(Exchange::ring, true), 0), images + output + gradient + sums + weights + on_the_way + snapshot_of(2, 3));
 }
 
 TEST(HostBytes, OfAMemberThatSharesFilters) {
@@ -58,13 +63,13 @@ TEST(HostBytes, OfAMemberThatSharesFilters) {
   const std::size_t part = first;
   // The maps of the first stage, out and in, and its gradient's addends.
   const std::size_t on_the_way = std::max(4 * first / 2, 2 * second);
-  EXPECT_EQ(on_host(shared(Exchange::ring, false), 1), images + first + second + gradients + part + on_the_way);
+  EXPECT_EQ(on_host(shared(Exchange::ring, false), 1), images + first + second + gradients + part + on_the_way + snapshot_of(2, 3));
 }
 
 TEST(HostBytes, OfOneMachineAreFew) {
   const std::vector<Stage> trunk = two_stages();
   const Plan alone = proportional_plan(trunk, kSamples, {"master"}, {1.0});
-  EXPECT_EQ(on_host(alone, 0), kSamples * (kPixels + kSecondMaps * kFloat));
+  EXPECT_EQ(on_host(alone, 0), kSamples * (kPixels + kSecondMaps * kFloat) + snapshot_of(4, 6));
 }
 
 TEST(HostBytes, FallWithTheWire) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/profile.hpp"
 #include "tests/support/fake_master.hpp"
 
 namespace convoy {
@@ -44,6 +45,15 @@ wire::Originals originals(std::uint64_t step) {
   return offer;
 }
 
+constexpr std::size_t kMemory = std::size_t{1} << 20;  // of the slave
+
+/// The largest batch for which the memory holds the shards.
+std::uint32_t largest_batch() {
+  std::uint32_t batch = 1;
+  while (shard_bytes(stage(), stage().conv.filters, static_cast<int>(batch) + 1, false) <= kMemory) ++batch;
+  return batch;
+}
+
 const std::vector<BadTask> kBadTasks{
     {"NoPlan",
      [](FakeMaster& m) {
@@ -76,6 +86,8 @@ const std::vector<BadTask> kBadTasks{
     {"NotATask", [](FakeMaster& m) { m.send(wire::Done{}); }, "a master does not send Done"},
     {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "this slave has no plan yet"},
     {"TooLargeToHold", [](FakeMaster& m) { m.send(assign_of(4096)); }, "raise --memory"},
+    {"NoRoomForValuesOnTheirWay", [](FakeMaster& m) { m.send(assign_of(largest_batch())); },
+     "values on their way need"},
     {"TooLargeToTime", [](FakeMaster& m) { m.send(wire::Calibrate{.stage = stage(), .filters = 4, .batch = 4096}); },
      "raise --memory"},
     {"NoAddressOfAPeer",
@@ -274,7 +286,7 @@ class BadTasks : public testing::TestWithParam<BadTask> {};
 
 TEST_P(BadTasks, AreAnsweredWithTheReason) {
   FakeMaster master;
-  const SlaveThread slave(master.endpoint(), std::size_t{1} << 20);
+  const SlaveThread slave(master.endpoint(), kMemory);
   ASSERT_TRUE(master.welcome());
   GetParam().give(master);
   EXPECT_THAT(master.failure(), HasSubstr(GetParam().says));

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "tests/support/allocated.hpp"
 #include "tests/support/process.hpp"
 
 namespace convoy {
@@ -41,6 +42,17 @@ TEST_F(StateCaches, KnowWhatTheyWereGiven) {
   EXPECT_TRUE(has(cache, values(1)));
   EXPECT_TRUE(has(cache, values(5)));
   EXPECT_FALSE(has(cache, values(9)));
+}
+
+TEST_F(StateCaches, TakeTheMemoryOfTheirStates) {
+  const Values half(100000, 1.0F);
+  const std::size_t bytes = 2 * half.size() * sizeof(float);
+  StateCache cache("");
+  const double before = allocated();
+  cache.keep(content(half), {half, half});
+  const double taken = allocated() - before;
+  if (taken <= 0.0) GTEST_SKIP() << "the allocator does not count bytes (under a sanitizer)";
+  EXPECT_NEAR(taken, static_cast<double>(bytes), 0.01 * static_cast<double>(bytes));
 }
 
 TEST_F(StateCaches, LetTheLeastRecentlyUsedGo) {
