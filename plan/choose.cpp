@@ -16,7 +16,7 @@
 #include "core/shard_state.hpp"
 #include "core/thread_team.hpp"
 #include "plan/families.hpp"
-#include "plan/host_memory.hpp"
+#include "plan/node_memory.hpp"
 #include "plan/needs.hpp"
 
 namespace convoy {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "plan/dense_slices.hpp"
-#include "plan/host_memory.hpp"
+#include "plan/node_memory.hpp"
 
 namespace convoy {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "devices/registry.hpp"
-#include "plan/host_memory.hpp"
+#include "plan/node_memory.hpp"
 #include "plan/plan.hpp"
 #include "slave/session.hpp"
 #include "wire/stream.hpp"

@@ -71,8 +71,11 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
   for (const std::string& name : members_of(work, crew)) calibration.members.push_back(timed.at(name));
   const std::vector<bool> same_bits = same_bits_of(work, crew);
   for (std::size_t m = 0; m < same_bits.size(); ++m) calibration.members[m].same_bits = same_bits[m];
-  // A slave that was timed may have come back with another --memory.
-  for (std::size_t i = 0; i < crew.slaves().size(); ++i) calibration.members[i].memory = crew.slaves()[i].memory;
+  // A slave that was timed may have come back with another --memory, or another device.
+  for (std::size_t i = 0; i < crew.slaves().size(); ++i) {
+    calibration.members[i].memory = crew.slaves()[i].memory;
+    calibration.members[i].host_memory = crew.slaves()[i].host_memory;
+  }
   if (first) {
     calibration.batch = work.batch;
     for (const Stage& stage : trunk) calibration.stages.push_back(stage.name);

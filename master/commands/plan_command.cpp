@@ -11,7 +11,7 @@
 #include "master/cluster/planning.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/report/text_observer.hpp"
-#include "plan/host_memory.hpp"
+#include "plan/node_memory.hpp"
 
 namespace convoy {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "nets/graph/net.hpp"
-#include "plan/host_memory.hpp"
+#include "plan/node_memory.hpp"
 #include "plan/planner.hpp"
 #include "tests/exchange/nodes.hpp"
 #include "tests/support/allocated.hpp"

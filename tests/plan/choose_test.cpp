@@ -1,7 +1,7 @@
 // Tests the choice among plans on invented machines and networks.
 
 #include "plan/choose.hpp"
-#include "plan/host_memory.hpp"
+#include "plan/node_memory.hpp"
 #include "plan/planner.hpp"
 
 #include <gmock/gmock.h>

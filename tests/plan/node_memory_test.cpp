@@ -1,6 +1,6 @@
 // Tests the memory that plans count on, on a net of two convolutions, for two members that share equally.
 
-#include "plan/host_memory.hpp"
+#include "plan/node_memory.hpp"
 
 #include <gtest/gtest.h>
 

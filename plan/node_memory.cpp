@@ -1,4 +1,4 @@
-#include "plan/host_memory.hpp"
+#include "plan/node_memory.hpp"
 
 #include <algorithm>
 
