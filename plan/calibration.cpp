@@ -43,7 +43,7 @@ OrderedJson member_json(const MemberProfile& member) {
                    {"busy_per_byte", member.host.busy_per_byte},
                    {"memory_bytes_per_second", member.host.memory},
                    {"stages", std::move(stages)}};
-  if (member.host_memory) json["host_memory"] = true;
+  if (member.memory_factor > 0.0) json["memory_factor"] = member.memory_factor;
   if (!member.same_bits) json["same_bits"] = false;
   add_power(json, member.power);
   return json;
@@ -93,7 +93,7 @@ MemberProfile member_from(const Json& json, const std::vector<std::string>& name
   MemberProfile member{
       .name = json.at("name").get<std::string>(),
       .memory = static_cast<std::size_t>(whole_number(json.at("memory"), "memory", std::int64_t{1} << 60)),
-      .host_memory = json.value("host_memory", false),
+      .memory_factor = json.contains("memory_factor") ? amount(json, "memory_factor") : 0.0,
       .filter_block = integer(json, "filter_block"),
       .same_bits = json.value("same_bits", true),
       .stages = {},
@@ -101,6 +101,8 @@ MemberProfile member_from(const Json& json, const std::vector<std::string>& name
       .latency = amount(json, "latency"),
       .host = host_from(json),
       .power = power_from(json, json.at("name").get<std::string>())};
+  if (member.memory_factor != 0.0 && member.memory_factor < 1.0)
+    fail("memory_factor of {1} is {0}; expected at least 1", member.memory_factor, member.name);
   if (member.filter_block < 1 || member.filter_block > 1024)
     fail("filter_block of {1} is {0}; expected 1 to 1024", member.filter_block, member.name);
   const Json& stages = json.at("stages");

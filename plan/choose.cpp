@@ -16,8 +16,8 @@
 #include "core/shard_state.hpp"
 #include "core/thread_team.hpp"
 #include "plan/families.hpp"
-#include "plan/node_memory.hpp"
 #include "plan/needs.hpp"
+#include "plan/node_memory.hpp"
 
 namespace convoy {
 namespace {
@@ -175,11 +175,12 @@ class Chooser {
     std::optional<TaskGraph> graph;
     bool changed = false;
     for (std::size_t m = 0; m < members.size(); ++m) {
-      if (members[m].memory == 0 || !members[m].host_memory) continue;
+      if (members[m].memory == 0) continue;
       if (!graph) graph = make_task_graph(plan, trunk_);
       const auto member = static_cast<int>(m);
-      const std::size_t host = host_bytes(plan, trunk_, *graph, member);
-      if (shards_bytes(plan, trunk_, *graph, member) + host <= members[m].memory) continue;
+      const std::size_t taken = memory_taken(plan, trunk_, *graph, member, members[m].memory_factor);
+      if (taken <= members[m].memory) continue;
+      const std::size_t host = taken - shards_bytes(plan, trunk_, *graph, member);
       members[m].memory -= std::min(host, members[m].memory - 1);
       changed = true;
     }

@@ -1,6 +1,7 @@
 #include "plan/node_memory.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/shard_state.hpp"
 #include "plan/profile.hpp"
@@ -83,15 +84,28 @@ std::size_t host_bytes(const Plan& plan, const std::vector<Stage>& trunk, const 
     floats += 2 * trained_values(trunk[s], tile_of(plan.stages[s], node).filters.count);
   }
   double weights = 0.0;
+  double gradients = 0.0;
+  double sums = 0.0;
   std::map<int, double> maps;  // by stage
   for (const Task& task : training.tasks) {
-    if (task.node != node && task.to != node) continue;
-    const double sent = bytes_of(task, plan, trunk);
-    concerns_weights(task) ? weights += sent : maps[task.stage] += sent;
+    if (task.kind != TaskKind::send || (task.node != node && task.to != node)) continue;
+    double& sent = task.cargo == Cargo::weights       ? weights
+                   : task.cargo == Cargo::filter_part ? gradients
+                   : task.cargo == Cargo::filter_sum  ? sums
+                                                      : maps[task.stage];
+    sent += bytes_of(task, plan, trunk);
   }
   double most = 0.0;
   for (const auto& [stage, sent] : maps) most = std::max(most, sent);
-  return bytes + floats * sizeof(float) + static_cast<std::size_t>(weights + most);
+  return bytes + floats * sizeof(float) + static_cast<std::size_t>(weights + std::max(gradients, sums) + most);
+}
+
+std::size_t memory_taken(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int member,
+                         double memory_factor) {
+  const std::size_t shards = shards_bytes(plan, trunk, training, member);
+  if (memory_factor == 0.0) return shards;
+  const double host = static_cast<double>(host_bytes(plan, trunk, training, member)) / memory_factor;
+  return shards + static_cast<std::size_t>(std::ceil(host));
 }
 
 }  // namespace convoy

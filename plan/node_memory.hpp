@@ -27,8 +27,12 @@ std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, cons
 
 /// Returns the bytes that a node takes on the host in training, of whose step `training` is the graph: its HostBoxes, its
 /// own gradients of weights and their sums where members share samples, a snapshot of the filters that it owns, and what
-/// it sends and receives at the same time: weights and their gradients of all stages, but maps and their gradients of
-/// one stage, since the next stage waits for them.
+/// it sends and receives at the same time: of all stages weights, and either gradients of weights or their sums; of one
+/// stage maps and their gradients, since the next stage waits for them.
 std::size_t host_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node);
+
+/// Returns how much of MemberProfile::memory a plan takes of a member with this `memory_factor`.
+std::size_t memory_taken(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int member,
+                         double memory_factor);
 
 }  // namespace convoy

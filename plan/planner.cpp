@@ -227,9 +227,7 @@ bool fits_in_memory(const Plan& plan, const std::vector<Stage>& trunk, const Tas
   for (std::size_t m = 0; m < members.size(); ++m) {
     if (members[m].memory == 0) continue;
     const auto member = static_cast<int>(m);
-    std::size_t bytes = shards_bytes(plan, trunk, training, member);
-    if (members[m].host_memory) bytes += host_bytes(plan, trunk, training, member);
-    if (bytes > members[m].memory) return false;
+    if (memory_taken(plan, trunk, training, member, members[m].memory_factor) > members[m].memory) return false;
   }
   return true;
 }

@@ -124,8 +124,9 @@ void define(CLI::App& app, Options& options) {
          "jobs need not send them again; with none it keeps no images (default: 512MiB, or 1/8 of the memory if "
          "less)")
       ->check(readable([](const std::string& text) { bytes_of_images(text); }));
-  define_memory_option(app, options.memory,
-                       "largest memory that its part of a net may take, for example 2GiB (default: 3/4 of the memory available)");
+  define_memory_option(
+      app, options.memory,
+      "largest memory that its part of a net may take, for example 2GiB (default: 3/4 of the memory available)");
   app.add_option("--name", options.slave.name, "name of this slave, at most 64 bytes (default: HOST-PID)");
   app.add_option("--peer-port", options.slave.peer_port,
                  "TCP port at which other slaves reach this one, to open in a firewall; each further device takes the "

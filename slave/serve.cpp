@@ -83,7 +83,6 @@ wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, bool s
   if (info.paced) capabilities.emplace_back(wire::kPaced);
   if (same_bits) capabilities.emplace_back(wire::kSameBits);
   if (keeps_images) capabilities.emplace_back(wire::kKeepsImages);
-  if (info.memory == 0) capabilities.emplace_back(wire::kHostMemory);
   return {.version = wire::kProtocolVersion,
           .name = options.name,
           .device = info.description,
@@ -92,7 +91,8 @@ wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, bool s
           .filter_block = static_cast<std::uint32_t>(info.filter_block),
           .capabilities = std::move(capabilities),
           .peer_port = static_cast<std::uint32_t>(link.peer_port()),
-          .peer_key = link.peer_key()};
+          .peer_key = link.peer_key(),
+          .memory_factor = info.memory == 0 ? info.memory_factor : 0.0};
 }
 
 /// Says Hello until the master welcomes this slave. Returns the run's name, or nothing once `stop` is set. Throws

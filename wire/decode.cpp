@@ -53,7 +53,9 @@ Hello read(const fb::Hello& t) {
               .filter_block = within(t.filter_block(), 1U, 1024U, "filter block"),
               .capabilities = texts(t.capabilities(), kMostCapabilities, "capabilities"),
               .peer_port = within(t.peer_port(), 0U, 65535U, "peer port"),
-              .peer_key = text(t.peer_key(), "peer key")};
+              .peer_key = text(t.peer_key(), "peer key"),
+              .memory_factor = t.memory_factor()};
+  if (hello.memory_factor != 0.0) within(hello.memory_factor, 1.0, 100.0, "memory factor");
   if (hello.name.empty()) fail("the Hello has no name");
   return hello;
 }

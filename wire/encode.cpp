@@ -114,7 +114,7 @@ struct BodyEncoder {
     const auto capabilities = builder.CreateVectorOfStrings(m.capabilities);
     const auto peer_key = builder.CreateString(m.peer_key);
     return {fb::Body::Hello, fb::CreateHello(builder, m.version, name, device, m.threads, m.memory, m.filter_block,
-                                             capabilities, m.peer_port, peer_key)
+                                             capabilities, m.peer_port, peer_key, m.memory_factor)
                                  .Union()};
   }
   Result operator()(const Welcome& m) const {

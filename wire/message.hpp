@@ -26,8 +26,6 @@ inline constexpr const char* kPaced = "paced";
 inline constexpr const char* kSameBits = "same-bits";
 /// Says that the slave keeps images by their contents, so that images that it has need not be sent again.
 inline constexpr const char* kKeepsImages = "keeps-images";
-/// Says that the slave's shards are in the host's memory, so that `Hello::memory` must also hold values on their way.
-inline constexpr const char* kHostMemory = "host-memory";
 /// The most images that one Originals may name.
 inline constexpr std::size_t kMostOriginals = 16384;
 /// The largest payload of a Piece, in bytes; a larger tensor travels as several Pieces.
@@ -41,11 +39,14 @@ struct Hello {
   std::string name;    ///< --name, or HOST-PID; names the slave in texts for people
   std::string device;  ///< DeviceInfo::description
   std::uint32_t threads = 1;
-  std::uint64_t memory = 0;               ///< bytes that shards may use; 0 for no bound; see kHostMemory
+  std::uint64_t memory = 0;               ///< bytes that shards may use; 0 for no bound
   std::uint32_t filter_block = 1;         ///< DeviceInfo::filter_block
-  std::vector<std::string> capabilities;  ///< kSixteenBits, kPaced, kSameBits, kKeepsImages, kHostMemory
+  std::vector<std::string> capabilities;  ///< kSixteenBits, kPaced, kSameBits, kKeepsImages
   std::uint32_t peer_port = 0;            ///< TCP port at which it listens for other slaves; 0 for none
   std::string peer_key;                   ///< public key towards other slaves, in Z85; empty without encryption
+  /// Where `memory` is the host's, so that it must also hold values on their way: how many bytes of it a byte of
+  /// `memory` stands for. 0 where the device has memory of its own.
+  double memory_factor = 0.0;
 };
 /// Master to slave: the slave is admitted. The run's tasks follow on the data connection.
 struct Welcome {

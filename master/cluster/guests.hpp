@@ -22,8 +22,8 @@ struct SlaveInfo {
   std::string name;    ///< name for people
   std::string device;  ///< description of its device
   int threads = 1;
-  std::size_t memory = 0;    ///< bytes for shards; 0: unlimited
-  bool host_memory = false;  ///< whether `memory` is the host's
+  std::size_t memory = 0;      ///< bytes for shards; 0: unlimited
+  double memory_factor = 0.0;  ///< see wire::Hello
   int filter_block = 1;
   bool sixteen_bits = false;  ///< whether it can send and receive Pieces in bf16, fp16 and int8
   bool same_bits = false;     ///< whether its device updates weights to the same bits as others

@@ -74,7 +74,7 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
   // A slave that was timed may have come back with another --memory, or another device.
   for (std::size_t i = 0; i < crew.slaves().size(); ++i) {
     calibration.members[i].memory = crew.slaves()[i].memory;
-    calibration.members[i].host_memory = crew.slaves()[i].host_memory;
+    calibration.members[i].memory_factor = crew.slaves()[i].memory_factor;
   }
   if (first) {
     calibration.batch = work.batch;

@@ -239,18 +239,20 @@ Timing for_batch(const Timing& whole, int images, const Timing& part, int fewer,
 Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, KnownTimes& known,
                          bool share, std::size_t own_memory, const std::vector<Stage>& trunk, int batch) {
   std::vector<MemberProfile> profiles;
-  const auto add = [&](const std::string& name, std::size_t memory, bool host_memory, int block) {
+  const auto add = [&](const std::string& name, std::size_t memory, double factor, int block) {
     profiles.push_back({.name = name,
                         .memory = memory,
-                        .host_memory = host_memory,
+                        .memory_factor = factor,
                         .filter_block = block,
                         .stages = std::vector<std::vector<Timing>>(trunk.size())});
   };
   for (const std::size_t slave : slaves) {
     const SlaveInfo& info = crew.slaves()[slave];
-    add(info.name, info.memory, info.host_memory, info.filter_block);
+    add(info.name, info.memory, info.memory_factor, info.filter_block);
   }
-  if (share) add(kMasterName, own_memory, device.info().memory == 0, device.info().filter_block);
+  if (share)
+    add(kMasterName, own_memory, device.info().memory == 0 ? device.info().memory_factor : 0.0,
+        device.info().filter_block);
   const HostTimes host = time_host(device.info());
   HostSpeed master = host_speed(host, 0.0, 1.0);
   for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(crew, slaves[i], host, profiles[i], master);

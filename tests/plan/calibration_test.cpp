@@ -29,7 +29,7 @@ Calibration calibration() {
       .seconds_alone = 3.5};
   made.members.push_back({.name = "a",
                           .memory = 1234567890123,
-                          .host_memory = true,
+                          .memory_factor = 1.25,
                           .filter_block = 16,
                           .same_bits = false,
                           .stages = {{{10, 0.1, 0.2, 0.3}, {20, 0.2, 0.4, 0.5, 0.6, 0.07, 0.08}}},
@@ -44,10 +44,10 @@ TEST(Calibrations, SurviveJson) {
   const Calibration read = calibration_from_json(to_json(calibration()), "file", one_stage(), 16);
   EXPECT_EQ(to_json(read), to_json(calibration()));
   EXPECT_EQ(read.members[0].memory, 1234567890123U);
-  EXPECT_TRUE(read.members[0].host_memory);
+  EXPECT_EQ(read.members[0].memory_factor, 1.25);
   EXPECT_FALSE(read.members[0].same_bits);
   EXPECT_TRUE(read.members[1].same_bits);
-  EXPECT_FALSE(read.members[1].host_memory);
+  EXPECT_EQ(read.members[1].memory_factor, 0.0);
   EXPECT_EQ(read.members[0].stages[0][1].backward_filters, 0.5);
   EXPECT_EQ(read.members[0].stages[0][1].in_parts(3).backward_input, 0.4 + 2 * 0.08);
   EXPECT_EQ(read.members[0].link.in, 2e8);

@@ -362,18 +362,21 @@ TEST(Choose, MembersWithRoomForTheirSamplesAloneShareThese) {
   const Plan roomy = choose_plan(wide, kBatch, members, {}, {.head = kHead}).plan;
   const TaskGraph graph = make_task_graph(roomy, wide);
   ASSERT_TRUE(has_several_rows(roomy.stages.back()));
-  const auto choose_within = [&](std::size_t bytes, bool host_memory) {
+  const auto choose_within = [&](std::size_t bytes, double factor) {
     for (MemberProfile& member : members) {
       member.memory = bytes;
-      member.host_memory = host_memory;
+      member.memory_factor = factor;
     }
     return choose_plan(wide, kBatch, members, {}, {.head = kHead}).plan;
   };
   const std::size_t shards = shards_bytes(roomy, wide, graph, 0);
-  EXPECT_THROW(make_plan(wide, kBatch, (choose_within(shards, false), members)), Error) << "filters would fit";
-  EXPECT_EQ(describe(choose_within(shards, false)), describe(roomy));
-  EXPECT_THROW(choose_within(shards, true), Error) << "values on their way need memory as well";
-  EXPECT_EQ(describe(choose_within(shards + host_bytes(roomy, wide, graph, 0), true)), describe(roomy));
+  EXPECT_THROW(make_plan(wide, kBatch, (choose_within(shards, 0.0), members)), Error) << "filters would fit";
+  EXPECT_EQ(describe(choose_within(shards, 0.0)), describe(roomy));
+  EXPECT_THROW(choose_within(shards, 1.0), Error) << "values on their way need memory as well";
+  const std::size_t host = host_bytes(roomy, wide, graph, 0);
+  EXPECT_EQ(describe(choose_within(shards + host, 1.0)), describe(roomy));
+  EXPECT_THROW(choose_within(shards + host / 2 - 1, 2.0), Error);
+  EXPECT_EQ(describe(choose_within(shards + host / 2 + 1, 2.0)), describe(roomy));
 }
 
 /// Shares of filters that leave no room for the maps of others on the host are not the plan.
@@ -381,7 +384,7 @@ TEST(Choose, SharesOfFiltersLeaveRoomForValuesOnTheirWay) {
   const std::vector<Stage> stages = unequal_stages();
   const Wishes filters{.exchange = Exchange::ring, .micro_batches = 1, .layout = Layout::filters};
   std::vector<MemberProfile> members = machines({300, 100}, 100);
-  members[0].host_memory = true;
+  members[0].memory_factor = 1.0;
   const auto taken = [&](const Plan& plan, int member) {
     const TaskGraph graph = make_task_graph(plan, stages);
     return shards_bytes(plan, stages, graph, member) + host_bytes(plan, stages, graph, member);

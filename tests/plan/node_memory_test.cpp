@@ -46,13 +46,14 @@ std::size_t on_host(const Plan& plan, int node) {
 
 TEST(HostBytes, OfAMemberThatSharesSamples) {
   constexpr std::size_t kHalf = kSamples / 2;
-  const std::size_t images = kHalf * kPixels;                // a byte for each value
-  const std::size_t output = kHalf * kSecondMaps * kFloat;      // goes to the master
-  const std::size_t gradient = kHalf * kSecondMaps * kFloat;    // comes from the master
-  const std::size_t sums = 2 * kParameters * kFloat;           // its own gradients, and the sums
-  const std::size_t weights = 2 * kParameters * kFloat;        // halves of gradients and of sums, out and in
+  const std::size_t images = kHalf * kPixels;                       // a byte for each value
+  const std::size_t output = kHalf * kSecondMaps * kFloat;          // goes to the master
+  const std::size_t gradient = kHalf * kSecondMaps * kFloat;        // comes from the master
+  const std::size_t sums = 2 * kParameters * kFloat;                // its own gradients, and the sums
+  const std::size_t weights = kParameters * kFloat;                 // halves of gradients or of sums, out and in
   const std::size_t on_the_way = 2 * kHalf * kSecondMaps * kFloat;  // the maps of the second stage and their gradient
-  EXPECT_EQ(on_host(shared(Exchange::ring, true), 0), images + output + gradient + sums + weights + on_the_way + snapshot_of(2, 3));
+  EXPECT_EQ(on_host(shared(Exchange::ring, true), 0),
+            images + output + gradient + sums + weights + on_the_way + snapshot_of(2, 3));
 }
 
 TEST(HostBytes, OfAMemberThatSharesFilters) {
@@ -63,7 +64,8 @@ TEST(HostBytes, OfAMemberThatSharesFilters) {
   const std::size_t part = first;
   // The maps of the first stage, out and in, and its gradient's addends.
   const std::size_t on_the_way = std::max(4 * first / 2, 2 * second);
-  EXPECT_EQ(on_host(shared(Exchange::ring, false), 1), images + first + second + gradients + part + on_the_way + snapshot_of(2, 3));
+  EXPECT_EQ(on_host(shared(Exchange::ring, false), 1),
+            images + first + second + gradients + part + on_the_way + snapshot_of(2, 3));
 }
 
 TEST(HostBytes, OfOneMachineAreFew) {
@@ -76,7 +78,7 @@ TEST(HostBytes, FallWithTheWire) {
   Plan plan = shared(Exchange::ring, true);
   const std::size_t fp32 = on_host(plan, 0);
   plan.wire = NumberType::bf16;
-  const std::size_t halves = (2 * kParameters + kSamples * kSecondMaps) * kFloat / 2;
+  const std::size_t halves = (kParameters + kSamples * kSecondMaps) * kFloat / 2;
   EXPECT_EQ(on_host(plan, 0), fp32 - halves);
 }
 
@@ -87,12 +89,9 @@ TEST(ShardsBytes, AreThoseOfTheTilesAndOfStagesThatAllCompute) {
   EXPECT_EQ(shards_bytes(by_filters, trunk, make_task_graph(by_filters, trunk), 0), of_halves);
 
   // Each member computes the maps that it reads of a stage without parameters: those of its samples.
-  trunk.insert(trunk.begin() + 1, {.name = "pool",
-                                   .channels = 4,
-                                   .height = 10,
-                                   .width = 10,
-                                   .conv = {.filters = 4},
-                                   .kind = StageKind::channels});
+  trunk.insert(
+      trunk.begin() + 1,
+      {.name = "pool", .channels = 4, .height = 10, .width = 10, .conv = {.filters = 4}, .kind = StageKind::channels});
   Plan plan = proportional_plan(trunk, kSamples, {"a", "b"}, {1.0, 1.0});
   plan.exchange = Exchange::ring;
   ASSERT_TRUE(cut_by_samples(plan, trunk, 3, {1.0, 1.0}));

@@ -156,6 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"InfiniteDeviation", step_with({{0.5, INFINITY}}), "and deviation inf"},
         BadMessage{"TinyDeviation", step_with({{0.5, 1e-300}}), "normalised pixels must be finite"},
         BadMessage{"ManyScales", step_with(std::vector<ChannelScale>(1025)), "the images have 1025 channels"},
+        BadMessage{"MemoryFactor", Hello{.name = "a", .memory_factor = 0.5}, "memory factor 0.5 is outside 1 to 100"},
         BadMessage{"PeerPort", Hello{.name = "a", .peer_port = 65536}, "peer port 65536"},
         BadMessage{"StageIndex", Load{4096, {0, 1}, {}}, "stage index 4096"},
         BadMessage{"NoFilters", Load{1, {2, 0}, {}}, "filter count 0"},

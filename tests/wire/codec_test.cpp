@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 /// One message of each kind; every field has a value of its own.
 std::vector<Message> samples() {
-  return {Hello{1, "garage", "oneDNN", 4, 123456789012, 16, {"a", "b"}, 5571, "key"},
+  return {Hello{1, "garage", "oneDNN", 4, 123456789012, 16, {"a", "b"}, 5571, "key", 1.25},
           Welcome{1, "lenet"},
           Refused{"full"},
           Bye{"done"},
@@ -102,7 +102,24 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_EQ(originals.contents, (std::vector<Content>{{0x1122334455667788U, 9}, {1, 2}}));
   const auto hello = std::get<Hello>(decode(encode(samples()[0])));
   EXPECT_EQ(hello.memory, 123456789012U);
+  EXPECT_EQ(hello.memory_factor, 1.25);
   EXPECT_EQ(hello.capabilities, (std::vector<std::string>{"a", "b"}));
+}
+
+/// A field that was added at the end of a table has its default where an earlier release has sent the message.
+TEST(Codec, AHelloOfAnEarlierReleaseHasNoMemoryFactor) {
+  const std::string earlier =
+      "100000004356593208000e000700080008000000000000011c000000000016003000040008000c0010002400140018001c00"
+      "200016000000010000005800000048000000040000001000000020000000c315000010000000141a99be1c00000000000000"
+      "030000006b65790002000000100000000400000001000000620000000100000061000000060000006f6e65444e4e00000600"
+      "00006761726167650000";
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < earlier.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(earlier.substr(i, 2), nullptr, 16)));
+  }
+  const auto hello = std::get<Hello>(decode(bytes));
+  EXPECT_EQ(hello.name, "garage");
+  EXPECT_EQ(hello.memory_factor, 0.0);
 }
 
 /// Pins the bytes that masters and slaves of other releases send. They may change only with kProtocolVersion.
