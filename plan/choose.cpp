@@ -17,7 +17,6 @@
 #include "core/thread_team.hpp"
 #include "plan/families.hpp"
 #include "plan/needs.hpp"
-#include "plan/node_memory.hpp"
 
 namespace convoy {
 namespace {
@@ -140,51 +139,15 @@ class Chooser {
     return seconds;
   }
 
-  /// Returns the shares of filters for a team, which all forms begin with, or nothing where the team's members could not
-  /// be timed for all stages. Forms that do not fit in the members' memory are left out later.
+  /// Returns the shares of filters for a team, which all forms begin with, or nothing where its members could not be
+  /// timed for all stages. Forms that do not fit in the members' memory are left out later.
   std::optional<Plan> shares(const Team& team) const {
     std::vector<MemberProfile> chosen = members_;
     for (const std::size_t m : everyone_) {
       if (!std::ranges::binary_search(team, m)) chosen[m].stages.assign(trunk_.size(), {});
     }
-    std::optional<Plan> plan = plan_within(chosen);
-    // What members take on the host depends on their shares, so it is known only now.
-    if (plan && leave_room(*plan, chosen)) {
-      if (std::optional<Plan> smaller = plan_within(chosen)) plan = std::move(smaller);
-    }
-    if (plan) return plan;
-    // Where members share samples, they may have room although shares of filters do not fit.
-    for (MemberProfile& each : chosen) each.memory = 0;
-    return plan_within(chosen);
-  }
-
-  /// Returns the plan of make_plan(), or nothing where it does not fit.
-  std::optional<Plan> plan_within(const std::vector<MemberProfile>& members) const {
-    try {
-      return make_plan(trunk_, batch_, members);
-    } catch (const Error&) {
-      return std::nullopt;
-    }
-  }
-
-  /// Takes what members need on the host from the memory of those that have too little for both. Returns whether there
-  /// were any.
-  bool leave_room(Plan plan, std::vector<MemberProfile>& members) const {
-    plan.wire = wishes_.wire;
-    plan.exchange = wishes_.exchange.value_or(Exchange::ring);
-    std::optional<TaskGraph> graph;
-    bool changed = false;
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      if (members[m].memory == 0) continue;
-      if (!graph) graph = make_task_graph(plan, trunk_);
-      const auto member = static_cast<int>(m);
-      const std::size_t taken = memory_taken(plan, trunk_, *graph, member, members[m].memory_factor);
-      if (taken <= members[m].memory) continue;
-      const std::size_t host = taken - shards_bytes(plan, trunk_, *graph, member);
-      members[m].memory -= std::min(host, members[m].memory - 1);
-      changed = true;
-    }
-    return changed;
+    return shares_of_filters(trunk_, batch_, std::move(chosen), wishes_.exchange.value_or(Exchange::ring),
+                             wishes_.wire);
   }
 
   /// Cuts the first stages along samples, in proportion to the speeds of the team's members. Returns false where one

@@ -18,17 +18,19 @@ struct HostBoxes {
   std::map<int, int> first_reader;  ///< the reading stage that overwrites the part; other readers add to it
 };
 
-/// Finds them from the graph of a training step of the plan, and find_residence() of the node.
+/// Returns the boxes of a node. `training` is the graph of a training step of the plan, and `residence` is the node's
+/// find_residence().
 HostBoxes host_boxes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training,
                      const Residence& residence, int node);
 
 /// Returns the bytes of a node's shards (shard_bytes). `training` is the graph of a training step of the plan.
 std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node);
 
-/// Returns the bytes that a node takes on the host in training, of whose step `training` is the graph: its HostBoxes, its
-/// own gradients of weights and their sums where members share samples, a snapshot of the filters that it owns, and what
-/// it sends and receives at the same time: of all stages weights, and either gradients of weights or their sums; of one
-/// stage maps and their gradients, since the next stage waits for them.
+/// Returns the bytes that a node takes on the host in training. `training` is the graph of a training step of the plan.
+/// The bytes are those of the node's HostBoxes, of a snapshot of its own filters, of its gradients of weights and their
+/// sums where members share samples, and of values on their way. Weights of all stages may be on their way together,
+/// and either all gradients of weights or all sums. Maps of one stage are on their way together with their gradients,
+/// since the next stage waits for the maps.
 std::size_t host_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node);
 
 /// Returns how much of MemberProfile::memory a plan takes of a member with this `memory_factor`.

@@ -222,6 +222,52 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
   return plan;
 }
 
+namespace {
+
+/// Returns the plan of make_plan(), or nothing where it does not fit.
+std::optional<Plan> plan_within(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members) {
+  try {
+    return make_plan(trunk, batch, members);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// Takes what members need on the host from the memory of those that have too little for all. Returns whether there
+/// were any.
+bool leave_room(const Plan& plan, const std::vector<Stage>& trunk, std::vector<MemberProfile>& members) {
+  std::optional<TaskGraph> graph;
+  bool changed = false;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    if (members[m].memory == 0) continue;
+    if (!graph) graph = make_task_graph(plan, trunk);
+    const auto member = static_cast<int>(m);
+    const std::size_t taken = memory_taken(plan, trunk, *graph, member, members[m].memory_factor);
+    if (taken <= members[m].memory) continue;
+    const std::size_t host = taken - shards_bytes(plan, trunk, *graph, member);
+    members[m].memory -= std::min(host, members[m].memory - 1);
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace
+
+std::optional<Plan> shares_of_filters(const std::vector<Stage>& trunk, int batch, std::vector<MemberProfile> members,
+                                      Exchange exchange, NumberType wire) {
+  if (const std::optional<Plan> plan = plan_within(trunk, batch, members)) {
+    // What members take on the host depends on their shares, so it is known only now.
+    Plan exchanged = *plan;
+    exchanged.exchange = exchange;
+    exchanged.wire = wire;
+    if (!leave_room(exchanged, trunk, members)) return plan;
+    const std::optional<Plan> smaller = plan_within(trunk, batch, members);
+    return smaller ? smaller : plan;
+  }
+  for (MemberProfile& each : members) each.memory = 0;
+  return plan_within(trunk, batch, members);
+}
+
 bool fits_in_memory(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training,
                     const std::vector<MemberProfile>& members) {
   for (std::size_t m = 0; m < members.size(); ++m) {

@@ -61,8 +61,8 @@ std::string fault_in(const Power& power);
 struct MemberProfile {
   std::string name;
   std::size_t memory = 0;  ///< bytes for shards; 0: unlimited
-  /// Where `memory` is the host's, so that it must also hold host_bytes(): how many bytes of it a byte of `memory` stands
-  /// for. 0 where the device has memory of its own.
+  /// Where `memory` is the host's, so that it must also hold host_bytes(): how many bytes of it a byte of `memory`
+  /// stands for. 0 where the device has memory of its own.
   double memory_factor = 0.0;
   int filter_block = 1;   ///< filters that its device computes together
   bool same_bits = true;  ///< whether its device updates weights to the same bits as others (Plan::unequal)

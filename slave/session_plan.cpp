@@ -1,6 +1,7 @@
 // The parts of Session that run between steps: a new plan, and states of filters that are loaded, moved and sent.
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -50,7 +51,7 @@ void Session::on(const wire::Assign& task) {
   step_ = 0;
   index_ = static_cast<int>(task.node);
   members_ = task.plan.members;
-  const std::size_t taken = expect_memory(task);
+  const std::size_t left = expect_memory(task);
   std::vector<std::string> unreached = meet_peers(task);
   node_ = std::make_unique<Node>(task.plan, task.trunk, index_, &device_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(std::move(parcel)); },
@@ -62,16 +63,17 @@ void Session::on(const wire::Assign& task) {
     return send(wire::Unreached{unreached});
   }
   for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
-  const std::size_t states = kStatesKept * bytes_of_states(*node_);
-  cache_.bound_memory(memory_ == 0 ? states : std::min(states, memory_ - taken));
+  cache_.bound_memory(std::min(left, kStatesKept * bytes_of_states(*node_)));
   moving_ = MovingStates(task.moves, index_, task.trunk, kept);
   count(watch_.restart(), 0, 0);
   finish();
 }
 
-/// Returns the bytes of `memory_` that the plan takes. Throws Error if there are too few.
+/// Returns the bytes that the plan leaves of the memory in which the slave keeps states. Throws Error if the plan needs
+/// more memory than there is.
 std::size_t Session::expect_memory(const wire::Assign& task) const {
-  if (memory_ == 0) return 0;
+  constexpr std::size_t kUnbounded = std::numeric_limits<std::size_t>::max();
+  if (memory_ == 0) return kUnbounded;
   const TaskGraph graph = make_task_graph(task.plan, task.trunk);
   std::size_t taken = 0;
   for (std::size_t s = 0; s < task.trunk.size(); ++s) {
@@ -92,7 +94,7 @@ std::size_t Session::expect_memory(const wire::Assign& task) const {
     }
     taken += bytes;
   }
-  if (device_.info().memory > 0) return taken;
+  if (device_.info().memory > 0) return kUnbounded;
   const std::size_t host = host_bytes(task.plan, task.trunk, graph, index_);
   if (taken + host > memory_) {
     fail(
@@ -100,7 +102,7 @@ std::size_t Session::expect_memory(const wire::Assign& task) const {
         "smaller --batch",
         memory_text(host), task.plan.batch, memory_text(taken), memory_text(memory_));
   }
-  return taken + host;
+  return memory_ - taken - host;
 }
 
 /// Connects to the slaves that this node sends to. Returns the names of slaves that do not listen for other slaves.

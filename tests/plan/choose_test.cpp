@@ -379,25 +379,6 @@ TEST(Choose, MembersWithRoomForTheirSamplesAloneShareThese) {
   EXPECT_EQ(describe(choose_within(shards + host / 2 + 1, 2.0)), describe(roomy));
 }
 
-/// Shares of filters that leave no room for the maps of others on the host are not the plan.
-TEST(Choose, SharesOfFiltersLeaveRoomForValuesOnTheirWay) {
-  const std::vector<Stage> stages = unequal_stages();
-  const Wishes filters{.exchange = Exchange::ring, .micro_batches = 1, .layout = Layout::filters};
-  std::vector<MemberProfile> members = machines({300, 100}, 100);
-  members[0].memory_factor = 1.0;
-  const auto taken = [&](const Plan& plan, int member) {
-    const TaskGraph graph = make_task_graph(plan, stages);
-    return shards_bytes(plan, stages, graph, member) + host_bytes(plan, stages, graph, member);
-  };
-  const Plan roomy = choose(members, filters).plan;
-  const std::size_t before = taken(roomy, 0);
-  members[0].memory = before / 10 * 9;
-  const Plan plan = choose(members, filters).plan;
-  EXPECT_LT(filters_of(plan, 0), filters_of(roomy, 0));
-  EXPECT_GT(filters_of(plan, 0), 0);
-  EXPECT_LE(taken(plan, 0), members[0].memory);
-}
-
 TEST(Choose, TheMastersOwnShareNeedsNoLink) {
   auto members = machines({100, 100}, 100);
   members.push_back(machine("master", 100, 0));

@@ -82,6 +82,26 @@ TEST(HostBytes, FallWithTheWire) {
   EXPECT_EQ(on_host(plan, 0), fp32 - halves);
 }
 
+TEST(SharesOfFilters, LeaveRoomForValuesOnTheirWay) {
+  const std::vector<Stage> trunk = two_stages();
+  std::vector<MemberProfile> members;
+  for (const std::string name : {"a", "b"}) {
+    members.push_back({.name = name, .stages = {{{4, 0.4, 0.0, 0.4}}, {{6, 0.6, 0.6, 0.6}}}});
+  }
+  const auto shares = [&] { return *shares_of_filters(trunk, kSamples, members, Exchange::ring, NumberType::fp32); };
+  const auto taken = [&](Plan plan) {
+    plan.exchange = Exchange::ring;
+    return memory_taken(plan, trunk, make_task_graph(plan, trunk), 0, 1.0);
+  };
+  const Plan roomy = shares();
+  members[0].memory_factor = 1.0;
+  members[0].memory = taken(roomy) / 10 * 9;
+  const Plan plan = shares();
+  EXPECT_LE(taken(plan), members[0].memory);
+  EXPECT_GT(own_filters(plan, 1, 0).count, 0);
+  EXPECT_LT(own_filters(plan, 1, 0).count, own_filters(roomy, 1, 0).count);
+}
+
 TEST(ShardsBytes, AreThoseOfTheTilesAndOfStagesThatAllCompute) {
   std::vector<Stage> trunk = two_stages();
   const Plan by_filters = shared(Exchange::ring, false);
