@@ -153,7 +153,7 @@ def train(options, machines, scheme, seed):
     with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w", encoding="utf-8") as log:
         command = command_of(options, scheme, seed, folder)
         command += ["--slaves", len(slaves), "--insecure", "--listen", address] if slaves else []
-        slave = [BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--once", "--threads", 1, "--device", "cpu"]
+        slave = [BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--threads", 1, "--device", "cpu"]
         running = [machines.start(each, [*slave, "--name", f"slave{i}"], stdout=subprocess.DEVNULL, stderr=log)
                    for i, each in enumerate(slaves)]
         failure = ""

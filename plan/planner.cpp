@@ -286,13 +286,14 @@ void refuse_size(const std::vector<Stage>& trunk, int batch, const std::vector<M
   }
   std::string have;
   for (const MemberProfile& member : members) {
-    have += fmt::format("{}{} {:.0f} MiB", have.empty() ? "" : ", ", member.name,
-                        static_cast<double>(member.memory) / kMiB);
+    const double room = static_cast<double>(member.memory) / kMiB;
+    have += fmt::format("{}{} {:.0f} MiB", have.empty() ? "" : ", ", member.name, room);
+    if (room > 0.0 && member.memory_factor > 0.0) have += fmt::format(" (of {:.0f})", member.memory_factor * room);
   }
   fail(
       "the net does not fit: its stages take {:.0f} MiB at batch {} on one machine (each further machine adds its own "
-      "copy of the stage inputs, and needs room for values on their way), and the members have: {}; add slaves, raise "
-      "--memory, or use a smaller --batch",
+      "copy of the stage inputs, and needs room for values on their way), and the members have room for: {}; add "
+      "slaves, raise --memory, or use a smaller --batch",
       need, batch, have);
 }
 

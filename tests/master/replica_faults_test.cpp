@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -37,8 +38,9 @@ int number_from(const char* variable, int otherwise) {
 
 int faults() { return number_from("CONVOY_CHAOS_FAULTS", 3); }
 
-/// The memory of this process, in MB.
+/// The memory of this process in MB, without what it has freed.
 double resident() {
+  malloc_trim(0);
   std::ifstream file("/proc/self/statm");
   double all = 0.0;
   double pages = 0.0;
@@ -60,8 +62,10 @@ struct Occasions {
 };
 
 Occasions of_replicas() { return {{{"Step", 8}, {"Load", 16}, {"Snapshot", 16}, {"Assign", 1}, {"Piece", 200}}, 3}; }
-/// Under one plan, weights are loaded only when the plan changes.
-Occasions of_one_plan() { return {{{"Step", 8}, {"Snapshot", 16}, {"Assign", 1}, {"Piece", 200}}, 2}; }
+/// Under one plan, weights are loaded only when the plan changes. A slave that dies at an Assign dies in a join, after
+/// which newcomers wait nine times as long as the join took. The run would do thousands of steps meanwhile, after which
+/// its losses can no longer be compared with those of one machine. Runs of replicas have slaves that die so.
+Occasions of_one_plan() { return {{{"Step", 8}, {"Snapshot", 16}, {"Piece", 200}}, 2}; }
 
 /// Slaves in seats. One that dies is followed by another in its seat, until there were enough deaths.
 class MortalSeats {
