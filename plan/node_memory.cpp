@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/shard_state.hpp"
-#include "plan/profile.hpp"
 
 namespace convoy {
 namespace {
@@ -59,12 +58,13 @@ HostBoxes host_boxes(const Plan& plan, const std::vector<Stage>& trunk, const Ta
   return boxes;
 }
 
-std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node) {
+std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node,
+                         int filter_block) {
   const std::vector<Box> held = held_boxes(plan, training, node);
   std::size_t bytes = 0;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     bytes += shard_bytes(trunk[s], held[s].channels.count, held[s].samples.count * plan.micro_batches,
-                         needs_input_gradient(trunk, s));
+                         needs_input_gradient(trunk, s), filter_block);
   }
   return bytes;
 }
@@ -101,10 +101,10 @@ std::size_t host_bytes(const Plan& plan, const std::vector<Stage>& trunk, const 
 }
 
 std::size_t memory_taken(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int member,
-                         double memory_factor) {
-  const std::size_t shards = shards_bytes(plan, trunk, training, member);
-  if (memory_factor == 0.0) return shards;
-  const double host = static_cast<double>(host_bytes(plan, trunk, training, member)) / memory_factor;
+                         const MemberProfile& of) {
+  const std::size_t shards = shards_bytes(plan, trunk, training, member, of.filter_block);
+  if (of.memory_factor == 0.0) return shards;
+  const double host = static_cast<double>(host_bytes(plan, trunk, training, member)) / of.memory_factor;
   return shards + static_cast<std::size_t>(std::ceil(host));
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "plan/profile.hpp"
 #include "plan/residence.hpp"
 
 namespace convoy {
@@ -23,8 +24,10 @@ struct HostBoxes {
 HostBoxes host_boxes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training,
                      const Residence& residence, int node);
 
-/// Returns the bytes of a node's shards (shard_bytes). `training` is the graph of a training step of the plan.
-std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node);
+/// Returns the bytes of a node's shards (shard_bytes) on a device with this `filter_block`. `training` is the graph of
+/// a training step of the plan.
+std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node,
+                         int filter_block = 1);
 
 /// Returns the bytes that a node takes on the host in training. `training` is the graph of a training step of the plan.
 /// The bytes are those of the node's HostBoxes, of a snapshot of its own filters, of its gradients of weights and their
@@ -33,8 +36,8 @@ std::size_t shards_bytes(const Plan& plan, const std::vector<Stage>& trunk, cons
 /// since the next stage waits for the maps.
 std::size_t host_bytes(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node);
 
-/// Returns how much of MemberProfile::memory a plan takes of a member with this `memory_factor`.
+/// Returns how much of MemberProfile::memory a plan takes of the node `member`, whose profile is `of`.
 std::size_t memory_taken(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int member,
-                         double memory_factor);
+                         const MemberProfile& of);
 
 }  // namespace convoy

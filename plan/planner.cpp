@@ -149,11 +149,12 @@ bool share_slices(const std::vector<Stage>& trunk, int batch, const Caps& caps, 
 }
 
 std::size_t plan_bytes(const std::vector<Stage>& trunk, const std::vector<std::vector<int>>& counts, int batch,
-                       std::size_t member) {
+                       std::size_t member, int filter_block) {
   std::size_t bytes = 0;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     // Every member may have to compute a stage without shards.
-    bytes += shard_bytes(trunk[s], counts[s].empty() ? trunk[s].conv.filters : counts[s][member], batch, s > 0);
+    bytes += shard_bytes(trunk[s], counts[s].empty() ? trunk[s].conv.filters : counts[s][member], batch, s > 0,
+                         filter_block);
   }
   return bytes;
 }
@@ -163,7 +164,7 @@ bool lower_caps(const std::vector<Stage>& trunk, int batch, const std::vector<Me
                 const std::vector<std::vector<int>>& counts, Caps& caps) {
   bool lowered = false;
   for (std::size_t m = 0; m < members.size(); ++m) {
-    const std::size_t bytes = plan_bytes(trunk, counts, batch, m);
+    const std::size_t bytes = plan_bytes(trunk, counts, batch, m, members[m].filter_block);
     if (members[m].memory == 0 || bytes <= members[m].memory) continue;
     lowered = true;
     const double factor = 0.98 * static_cast<double>(members[m].memory) / static_cast<double>(bytes);
@@ -242,9 +243,9 @@ bool leave_room(const Plan& plan, const std::vector<Stage>& trunk, std::vector<M
     if (members[m].memory == 0) continue;
     if (!graph) graph = make_task_graph(plan, trunk);
     const auto member = static_cast<int>(m);
-    const std::size_t taken = memory_taken(plan, trunk, *graph, member, members[m].memory_factor);
+    const std::size_t taken = memory_taken(plan, trunk, *graph, member, members[m]);
     if (taken <= members[m].memory) continue;
-    const std::size_t host = taken - shards_bytes(plan, trunk, *graph, member);
+    const std::size_t host = taken - shards_bytes(plan, trunk, *graph, member, members[m].filter_block);
     members[m].memory -= std::min(host, members[m].memory - 1);
     changed = true;
   }
@@ -273,7 +274,7 @@ bool fits_in_memory(const Plan& plan, const std::vector<Stage>& trunk, const Tas
   for (std::size_t m = 0; m < members.size(); ++m) {
     if (members[m].memory == 0) continue;
     const auto member = static_cast<int>(m);
-    if (memory_taken(plan, trunk, training, member, members[m].memory_factor) > members[m].memory) return false;
+    if (memory_taken(plan, trunk, training, member, members[m]) > members[m].memory) return false;
   }
   return true;
 }

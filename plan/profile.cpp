@@ -96,8 +96,9 @@ Timing predict_passes(const MemberProfile& member, std::size_t stage, int filter
   return timing;
 }
 
-std::size_t shard_bytes(const Stage& stage, int filters, int batch, bool input_gradient) {
+std::size_t shard_bytes(const Stage& stage, int filters, int batch, bool input_gradient, int filter_block) {
   if (filters <= 0) return 0;
+  filters = round_up(filters, std::max(1, filter_block));
   const std::size_t input = input_shape(stage, batch).size();
   std::size_t floats = input * (input_gradient ? 2 : 1);
   floats += 4 * (weight_shape(stage, filters).size() + static_cast<std::size_t>(filters));

@@ -99,7 +99,8 @@ double predict_seconds(const MemberProfile& member, std::size_t stage, int filte
 Timing predict_passes(const MemberProfile& member, std::size_t stage, int filters);
 
 /// Returns the bytes that a shard takes on a device: weights, their gradients and velocities, the input and its
-/// gradient, and all maps of the batch that forward keeps for backward.
-std::size_t shard_bytes(const Stage& stage, int filters, int batch, bool input_gradient);
+/// gradient, and all maps of the batch that forward keeps for backward. Devices keep filters in whole blocks of
+/// `filter_block` (DeviceInfo), so that one filter may take as much as sixteen.
+std::size_t shard_bytes(const Stage& stage, int filters, int batch, bool input_gradient, int filter_block = 1);
 
 }  // namespace convoy

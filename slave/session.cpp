@@ -182,7 +182,8 @@ Node& Session::node() {
 }
 
 std::size_t Session::bytes_of(const ShardSpec& spec) const {
-  const std::size_t counted = shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient);
+  const std::size_t counted =
+      shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient, device_.info().filter_block);
   return static_cast<std::size_t>(device_.info().memory_factor * static_cast<double>(counted));
 }
 

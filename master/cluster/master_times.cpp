@@ -146,7 +146,9 @@ double time_alone(const Cut& cut, int batch, Device& device, KnownTimes& times, 
                   const HeadTimes& head) {
   const auto sleeps = device.info().paced ? std::make_unique<TimeOfSleeps>() : nullptr;
   std::size_t bytes = 0;
-  for (const Stage& stage : cut.trunk) bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0]);
+  for (const Stage& stage : cut.trunk) {
+    bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0], device.info().filter_block);
+  }
   if (memory != 0 && bytes > memory) return 0.0;
   // A short step is timed with the whole batch, because the time of few images need not be in proportion to their
   // number.

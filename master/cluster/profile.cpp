@@ -126,8 +126,8 @@ NodeLink measure_card(Crew& crew, const std::vector<std::size_t>& slaves, const 
 }
 
 bool holds(const MemberProfile& member, const ShardSpec& spec) {
-  return member.memory == 0 ||
-         shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient) <= member.memory;
+  return member.memory == 0 || shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient,
+                                           member.filter_block) <= member.memory;
 }
 
 using Timings = std::vector<std::optional<Timing>>;  // by member

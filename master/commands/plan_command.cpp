@@ -25,11 +25,18 @@ struct TileCost {
   Timing passes = {};
 };
 
+/// The block in which a member's device keeps filters; 1 where it is not known.
+int filter_block_of(const Planned& planned, std::size_t member) {
+  const std::vector<MemberProfile>& members = planned.calibration.members;
+  return member < members.size() ? members[member].filter_block : 1;
+}
+
 TileCost cost_of(const Planned& planned, const Stage& stage, std::size_t s, const Tile& tile) {
   const Plan& plan = planned.plan;
   const auto member = static_cast<std::size_t>(tile.member);
   const int samples = tile.samples.count * plan.micro_batches;
-  TileCost cost{static_cast<double>(shard_bytes(stage, tile.filters.count, samples, s > 0)) / kMiB};
+  const std::size_t bytes = shard_bytes(stage, tile.filters.count, samples, s > 0, filter_block_of(planned, member));
+  TileCost cost{static_cast<double>(bytes) / kMiB};
   if (member < planned.calibration.members.size()) {
     cost.passes = predict_passes(planned.calibration.members[member], s, tile.filters.count)
                       .for_samples(static_cast<double>(samples) / plan.batch)
@@ -115,12 +122,14 @@ std::string energy_text(const StepEnergy& energy, std::size_t node) {
 }
 
 /// Prints the memory that each member takes.
-void print_memory(const Plan& plan, const std::vector<Stage>& trunk) {
+void print_memory(const Planned& planned, const std::vector<Stage>& trunk) {
+  const Plan& plan = planned.plan;
   const TaskGraph graph = make_task_graph(plan, trunk);
   for (int member = 0; member < static_cast<int>(plan.members.size()); ++member) {
     if (!has_tiles(plan, member)) continue;
+    const int block = filter_block_of(planned, static_cast<std::size_t>(member));
     fmt::print("  {:<16} takes {:.1f} MiB for its filters and maps, {:.1f} MiB for values on their way\n",
-               plan.members[member], static_cast<double>(shards_bytes(plan, trunk, graph, member)) / kMiB,
+               plan.members[member], static_cast<double>(shards_bytes(plan, trunk, graph, member, block)) / kMiB,
                static_cast<double>(host_bytes(plan, trunk, graph, member)) / kMiB);
   }
 }
@@ -295,7 +304,7 @@ int plan_command(const PlanOptions& options) {
     const std::vector<Stage>& trunk = forms.whole.trunk;
     for (std::size_t s = 0; s < trunk.size(); ++s) print_stage(*planned, trunk[s], s);
     if (planned->sliced) print_slices(*planned, *forms.slices);
-    print_memory(planned->plan, forms.of(*planned).trunk);
+    print_memory(*planned, forms.of(*planned).trunk);
     if (planned->choice) print_choice(*planned, forms.of(*planned).trunk);
   }
   return kSuccess;

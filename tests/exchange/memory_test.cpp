@@ -13,6 +13,7 @@ namespace convoy {
 namespace {
 
 struct Case {
+  std::string name;
   std::string net;
   int batch;
   Exchange exchange;
@@ -44,11 +45,11 @@ TEST_P(NodeMemory, IsWhatPlansCountOn) {
   most = std::max(most, allocated() - before);
   if (most <= 0.0) GTEST_SKIP() << "the allocator does not count bytes (under a sanitizer)";
 
-  const double factor = make_device("cpu", {.threads = 1})->info().memory_factor;
+  const DeviceInfo info = make_device("cpu", {.threads = 1})->info();
   const TaskGraph graph = make_task_graph(plan, trunk);
   double counted = static_cast<double>(images.pixels.size());  // the copy of Nodes
   for (int node = 0; node < graph.nodes; ++node) {
-    counted += factor * static_cast<double>(shards_bytes(plan, trunk, graph, node));
+    counted += info.memory_factor * static_cast<double>(shards_bytes(plan, trunk, graph, node, info.filter_block));
     counted += static_cast<double>(host_bytes(plan, trunk, graph, node));
   }
   EXPECT_LE(most, counted);
@@ -56,10 +57,14 @@ TEST_P(NodeMemory, IsWhatPlansCountOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, NodeMemory,
-                         testing::Values(Case{"resnet20", 16, kRing, 0}, Case{"resnet20", 16, kStar, 0},
-                                         Case{"resnet20", 16, kRing, 100}, Case{"resnet20", 16, kStar, 100},
-                                         Case{"cifar10-50-500", 16, kRing, 0}, Case{"cifar10-50-500", 16, kRing, 1},
-                                         Case{"cifar10-50-500", 16, kRing, 2}));
+                         testing::Values(Case{"ResNetRing", "resnet20", 16, kRing, 0},
+                                         Case{"ResNetStar", "resnet20", 16, kStar, 0},
+                                         Case{"ResNetRingSamples", "resnet20", 16, kRing, 100},
+                                         Case{"ResNetStarSamples", "resnet20", 16, kStar, 100},
+                                         Case{"WideRing", "cifar10-50-500", 16, kRing, 0},
+                                         Case{"WideRingMixed", "cifar10-50-500", 16, kRing, 1},
+                                         Case{"WideRingSamples", "cifar10-50-500", 16, kRing, 2}),
+                         [](const testing::TestParamInfo<Case>& of) { return of.param.name; });
 
 }  // namespace
 }  // namespace convoy

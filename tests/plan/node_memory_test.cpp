@@ -91,7 +91,7 @@ TEST(SharesOfFilters, LeaveRoomForValuesOnTheirWay) {
   const auto shares = [&] { return *shares_of_filters(trunk, kSamples, members, Exchange::ring, NumberType::fp32); };
   const auto taken = [&](Plan plan) {
     plan.exchange = Exchange::ring;
-    return memory_taken(plan, trunk, make_task_graph(plan, trunk), 0, 1.0);
+    return memory_taken(plan, trunk, make_task_graph(plan, trunk), 0, {.memory_factor = 1.0});
   };
   const Plan roomy = shares();
   members[0].memory_factor = 1.0;
@@ -100,6 +100,19 @@ TEST(SharesOfFilters, LeaveRoomForValuesOnTheirWay) {
   EXPECT_LE(taken(plan), members[0].memory);
   EXPECT_GT(own_filters(plan, 1, 0).count, 0);
   EXPECT_LT(own_filters(plan, 1, 0).count, own_filters(roomy, 1, 0).count);
+}
+
+TEST(ShardsBytes, CountFiltersInWholeBlocks) {
+  const std::vector<Stage> trunk = two_stages();
+  const Stage& stage = trunk[1];
+  EXPECT_EQ(shard_bytes(stage, 3, kSamples, true, 4), shard_bytes(stage, 4, kSamples, true));
+  EXPECT_EQ(shard_bytes(stage, 4, kSamples, true, 4), shard_bytes(stage, 4, kSamples, true));
+  EXPECT_EQ(shard_bytes(stage, 0, kSamples, true, 4), 0U);
+  const Plan plan = shared(Exchange::ring, false);
+  const TaskGraph training = make_task_graph(plan, trunk);
+  EXPECT_EQ(shards_bytes(plan, trunk, training, 0, 4),
+            shard_bytes(trunk[0], 4, kSamples, false) + shard_bytes(trunk[1], 4, kSamples, true));
+  EXPECT_EQ(memory_taken(plan, trunk, training, 0, {.filter_block = 4}), shards_bytes(plan, trunk, training, 0, 4));
 }
 
 TEST(ShardsBytes, AreThoseOfTheTilesAndOfStagesThatAllCompute) {
