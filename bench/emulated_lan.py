@@ -44,7 +44,7 @@ class Cgroups:
             self.root, self.version = mounts / "cpu", 1
         else:
             self.root, self.version = pathlib.Path(folder) / "cgroup", 1
-            self.root.mkdir()
+            self.root.mkdir(exist_ok=True)  # the program's earlier LAN made it
             sh("mount", "-t", "cgroup", "-o", "cpu", "none", self.root)
             self.mounted = self.root
 

@@ -163,7 +163,7 @@ class Chaos : public Programs {
         more.insert(more.end(), {"--slaves", std::to_string(members.size()), "--plan", file});
       }
       Process part = master(arguments("replayed", more));
-      ASSERT_EQ(part.wait(100s), kSuccess) << part.output();
+      ASSERT_EQ(part.wait(600s), kSuccess) << part.output();
     }
   }
 };

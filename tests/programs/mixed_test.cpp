@@ -15,6 +15,7 @@
 #include "core/exit_code.hpp"
 #include "core/files.hpp"
 #include "model/safetensors.hpp"
+#include "nets/graph/net.hpp"
 #include "plan/plan.hpp"
 #include "tests/energy/fake_machine.hpp"
 #include "tests/programs/other_devices.hpp"
@@ -111,13 +112,18 @@ void expect_agreement(const SafetensorsFile& mixed, const SafetensorsFile& local
   EXPECT_GT(change, 0.0) << "other devices sum in another order; equal bits show that they computed nothing";
 }
 
+/// Starts convoy-slave for aarch64 under qemu, named a-phone.
+Process phone(const std::string& endpoint) {
+  return Process({"/usr/bin/env", "qemu-aarch64", "-L", kSysroot, kAarch64Slave, endpoint, "--insecure", "--name",
+                  "a-phone", "--threads", "1"});
+}
+
 TEST_F(Aarch64, JoinsARunWithOtherDevices) {
   if (!on_path("qemu-aarch64")) GTEST_SKIP() << "qemu-aarch64 is not installed (Debian: apt-get install qemu-user)";
   const TemporaryFolder scratch;
   const std::string endpoint = free_endpoint();
   std::vector<Process> slaves;
-  slaves.emplace_back(std::vector<std::string>{"/usr/bin/env", "qemu-aarch64", "-L", kSysroot, kAarch64Slave, endpoint,
-                                               "--insecure", "--name", "a-phone", "--threads", "1"});
+  slaves.push_back(phone(endpoint));
   slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--insecure", "--name", "b-cpu", "--device",
                                                "cpu", "--threads", "1"});
   std::string shares = "1,10";
@@ -133,6 +139,11 @@ TEST_F(Aarch64, JoinsARunWithOtherDevices) {
   expect_agreement(mixed, local, kRounding);
 }
 
+void expect_same_values(const SafetensorsFile& a, const SafetensorsFile& b) {
+  ASSERT_EQ(a.tensors.size(), b.tensors.size());
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) EXPECT_EQ(a.tensors[i].values, b.tensors[i].values) << i;
+}
+
 /// Starts a slave for each device, named s0, s1 and so on.
 std::vector<Process> slaves_on(const std::vector<std::string>& devices, const std::string& endpoint) {
   std::vector<Process> slaves;
@@ -141,6 +152,43 @@ std::vector<Process> slaves_on(const std::vector<std::string>& devices, const st
                                                  "s" + std::to_string(i), "--device", devices[i], "--threads", "1"});
   }
   return slaves;
+}
+
+/// Slaves share the images, and all weights that a run saves are those of one slave, in each run of another. The runs
+/// have the same bits only if all slaves updated to the same bits in all steps: 40, or as many as CONVOY_UPDATES says.
+TEST_F(Aarch64, UpdatesToTheBitsOfOtherDevices) {
+  if (!on_path("qemu-aarch64")) GTEST_SKIP() << "qemu-aarch64 is not installed (Debian: apt-get install qemu-user)";
+  const char* asked = std::getenv("CONVOY_UPDATES");
+  const int steps = asked != nullptr ? std::stoi(asked) : kSteps;
+  const std::vector<std::string> devices{"cpu", "eigen"};  // UpdatesBySums in tests/exchange has OpenCL
+  const std::vector<double> speeds{1.0, 8.0, 7.0};         // qemu is slow
+  const std::vector<std::string> names{"a-phone", "s0", "s1"};
+  const TemporaryFolder scratch;
+  const std::vector<Stage> trunk = cut(read_net(kSource + "/nets/lenet-tanh.yaml")).trunk;
+  const std::string file = scratch.path() + "/plan.json";
+  for (const std::string optimizer : {"sgd", "adam"}) {
+    std::vector<SafetensorsFile> weights;
+    for (int owner = 0; owner < static_cast<int>(names.size()); ++owner) {
+      const std::string endpoint = free_endpoint();
+      std::vector<Process> slaves = slaves_on(devices, endpoint);
+      slaves.push_back(phone(endpoint));
+      Plan plan = proportional_plan(trunk, kBatch, names, speeds);
+      plan.exchange = Exchange::ring;
+      for (std::size_t s = 0; s < trunk.size(); ++s) {
+        plan.stages[s] = rows_of(trunk[s], apportion(kBatch, speeds), speeds);
+        plan.stages[s].owners = {Assignment{owner, {0, trunk[s].conv.filters}}};
+      }
+      write_text(file, to_json(plan));
+      const std::string out = scratch.path() + "/" + optimizer + std::to_string(owner);
+      weights.push_back(train(out,
+                              {"--slaves", "3", "--plan", file, "--set", "training.optimizer=" + optimizer, "--set",
+                               "training.learning_rate=0.001", "--listen", endpoint, "--insecure"},
+                              "cpu", steps));
+      // All members update by the sums of gradients, and no weights travel.
+      EXPECT_EQ(plan_from_json(read_text(out + "/plan.json"), "plan.json").unequal, std::vector<int>());
+      expect_same_values(weights.back(), weights.front());
+    }
+  }
 }
 
 /// Slaves share the images, and each updates all weights by itself. The last computes in double precision, says that
@@ -203,11 +251,6 @@ TEST(SharedDenseLayers, ArePlannedWhereTheyPay) {
   EXPECT_EQ(none.wait(60s), kFailure);
   EXPECT_THAT(none.output(),
               testing::HasSubstr("--dense members: the first dense layer cannot be shared: layer dense1 reads single"));
-}
-
-void expect_same_values(const SafetensorsFile& a, const SafetensorsFile& b) {
-  ASSERT_EQ(a.tensors.size(), b.tensors.size());
-  for (std::size_t i = 0; i < a.tensors.size(); ++i) EXPECT_EQ(a.tensors[i].values, b.tensors[i].values) << i;
 }
 
 /// The device has the values of the dense layers, and gives them to checkpoints, to tests of the net and to the
