@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/host/im2col.hpp"
+#include "kernels/onednn/winograd.hpp"
 
 namespace convoy {
 namespace {
@@ -230,6 +231,12 @@ OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, cons
     : engine_(engine), part_(part), geometry_(spec.stage.conv), may_lose_nan_(fused != nullptr && loses_nan(*fused)) {
   ShardSpec micro_batch = spec;
   micro_batch.batch /= spec.micro_batches;
+  micro_batch.micro_batches = 1;
+  if (part.winograd) {
+    make_winograd(spec, fused);
+    if (spec.input_gradient) input_gradient_ = make_winograd_input_gradient(engine, micro_batch);
+    return;
+  }
   make_forward(micro_batch, fused);
   if (weights_.trained()) make_filter_gradient(spec);
   if (!spec.input_gradient) return;
@@ -244,6 +251,16 @@ OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, cons
       input_gradient_ = std::make_unique<ColumnsBackward>(engine, micro_batch, part);
       break;
   }
+}
+
+OnednnChannels::OnednnChannels(OnednnChannels&&) noexcept = default;
+OnednnChannels::~OnednnChannels() = default;
+
+void OnednnChannels::make_winograd(const ShardSpec& spec, const Activation* fused) {
+  winograd_ = std::make_unique<OnednnWinograd>(engine_, spec, fused);
+  input_ = OnednnInlet(winograd_->input_desc());
+  output_desc_ = winograd_->output_desc();
+  weights_ = OnednnParameter(engine_, winograd_->weights_desc(), spec.stage.conv.rate, spec.stage.moments);
 }
 
 memory::desc OnednnChannels::weights_desc_of(const ShardSpec& spec, Type type) const {
@@ -272,6 +289,7 @@ void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused
   forward_desc_ = forward_desc(spec, fused);
   forward_ = dnnl::convolution_forward(forward_desc_);
   input_ = OnednnInlet(forward_desc_.src_desc());
+  output_desc_ = forward_desc_.dst_desc();
   forward_weights_ = OnednnInlet(forward_desc_.weights_desc());
   const bool floats = part_.factors == Type::f32;
   const memory::desc kept =
@@ -304,6 +322,10 @@ std::unordered_map<int, memory> OnednnChannels::forward_arguments(const memory& 
 }
 
 bool OnednnChannels::forward(const memory& input, const memory& bias, const memory& output) {
+  if (winograd_ != nullptr) {
+    winograd_->forward(input_.take(engine_, input), weights_.values, bias, output);
+    return true;
+  }
   if (may_lose_nan_) return engine_.run_relu(forward_, forward_arguments(input, bias, output));
   engine_.run(forward_, forward_arguments(input, bias, output));
   return true;
@@ -323,6 +345,9 @@ void OnednnChannels::convolve(const memory& input, const memory& bias, const mem
 
 void OnednnChannels::find_parameter_gradients(const memory& input, const memory& gradient,
                                               const memory& bias_gradient) {
+  if (winograd_ != nullptr) {
+    return winograd_->find_filter_gradient(input, gradient, weights_.gradient, bias_gradient);
+  }
   engine_.run(filter_gradient_, {{DNNL_ARG_SRC, input_for_filters_.take(engine_, channels_of(input, part_))},
                                  {DNNL_ARG_DIFF_DST, output_gradient_.take(engine_, gradient)},
                                  {DNNL_ARG_DIFF_WEIGHTS, weights_gradient_},

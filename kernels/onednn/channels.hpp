@@ -31,6 +31,7 @@ struct ChannelPart {
   InputGradientBy input_gradient_by = InputGradientBy::backward;
   /// The number type of the factors: inputs, weights and output gradients. Sums and stored weights are floats.
   dnnl::memory::data_type factors = dnnl::memory::data_type::f32;
+  bool winograd = false;  ///< all passes by OnednnWinograd; the layouts above then do not count
 };
 
 /// Returns a part's channels of maps or of weights: a view, or `whole` itself where the part has all channels.
@@ -41,6 +42,8 @@ dnnl::memory::desc weights_desc(const Stage& stage, int filters, dnnl::memory::f
                                 dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 /// Returns the descriptor of these weights in a row-major tensor.
 dnnl::memory::desc plain_weights_desc(const Stage& stage, int filters);
+
+class OnednnWinograd;
 
 /// Computes the gradient with respect to a part's input from the gradient with respect to the convolution's output.
 class OnednnInputGradient {
@@ -58,10 +61,12 @@ class OnednnChannels {
   /// The first part sets the output and adds the bias; the other parts add to it. `fused` is an activation that the
   /// last part applies, or null.
   OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part, const Activation* fused);
+  OnednnChannels(OnednnChannels&&) noexcept;
+  ~OnednnChannels();
 
   const ChannelPart& part() const { return part_; }
   const dnnl::memory::desc& input_desc() const { return input_.desc(); }
-  dnnl::memory::desc output_desc() const { return forward_desc_.dst_desc(); }
+  const dnnl::memory::desc& output_desc() const { return output_desc_; }
   const dnnl::memory::desc& input_gradient_desc() const { return input_gradient_->desc(); }
   const OnednnParameter& weights() const { return weights_; }
 
@@ -82,6 +87,7 @@ class OnednnChannels {
   dnnl::memory::desc weights_desc_of(const ShardSpec& spec, dnnl::memory::data_type type) const;
   std::unordered_map<int, dnnl::memory> forward_arguments(const dnnl::memory& input, const dnnl::memory& bias,
                                                           const dnnl::memory& output);
+  void make_winograd(const ShardSpec& spec, const Activation* fused);
   void make_forward(const ShardSpec& spec, const Activation* fused);
   void make_filter_gradient(const ShardSpec& spec);
 
@@ -92,7 +98,9 @@ class OnednnChannels {
   dnnl::convolution_forward::primitive_desc forward_desc_;
   dnnl::convolution_forward forward_;
   dnnl::convolution_backward_weights filter_gradient_;
+  std::unique_ptr<OnednnWinograd> winograd_;  ///< null where oneDNN's primitives above compute the passes
   std::unique_ptr<OnednnInputGradient> input_gradient_;
+  dnnl::memory::desc output_desc_;
   OnednnInlet input_;              ///< input of the forward pass
   OnednnInlet input_for_filters_;  ///< input of the filter gradient
   OnednnInlet output_gradient_;    ///< output gradient of the filter gradient

@@ -1,6 +1,7 @@
 #include "kernels/onednn/convolution.hpp"
 
 #include "kernels/onednn/host_activation.hpp"
+#include "kernels/onednn/winograd.hpp"
 
 namespace convoy {
 namespace {
@@ -60,7 +61,10 @@ std::vector<ChannelPart> split(const Stage& stage) {
            .input_gradient_by = InputGradientBy::columns}};
 }
 
-std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnEngine& engine) {
+std::vector<ChannelPart> parts_of(const ShardSpec& spec, const OnednnEngine& engine) {
+  const Stage& stage = spec.stage;
+  const int filters = spec.filters.count;
+  if (winograd_pays(engine, spec)) return {{.count = stage.channels, .maps = {}, .winograd = true}};
   const int vector_width = engine.vector_width;
   // With few channels the bfloat16 instructions have little to multiply, and floats are faster.
   const bool bf16 = engine.bf16 && stage.channels / stage.conv.groups >= kAvx512;
@@ -103,7 +107,7 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
     bias_.emplace(engine, memory::desc{{spec.filters.count}, memory::data_type::f32, Layout::x}, spec.stage.conv.rate,
                   spec.stage.moments);
   }
-  const std::vector<ChannelPart> parts = parts_of(spec.stage, spec.filters.count, engine);
+  const std::vector<ChannelPart> parts = parts_of(spec, engine);
   for (const ChannelPart& part : parts) {
     parts_.emplace_back(engine, spec, part, &part == &parts.back() ? fused : nullptr);
   }

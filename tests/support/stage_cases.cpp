@@ -256,7 +256,8 @@ const std::vector<StageCase>& stage_cases() {
 }
 
 const StageCase& stage_case(const std::string& name) {
-  return *std::ranges::find(stage_cases(), name, &StageCase::name);
+  const auto found = std::ranges::find(stage_cases(), name, &StageCase::name);
+  return found != stage_cases().end() ? *found : *std::ranges::find(tile_cases(), name, &StageCase::name);
 }
 
 ShardSpec smooth_case(const std::string& name) {

@@ -19,7 +19,9 @@ void PrintTo(const StageCase& c, std::ostream* out);
 /// The cases have odd sizes, strides, pads, kernels and filter ranges, and all channel layers in many orders. They are
 /// small enough for the reference device.
 const std::vector<StageCase>& stage_cases();
-/// The case with this name.
+/// More cases, large enough for the kernels of tiles that the cpu device has (kernels/winograd).
+const std::vector<StageCase>& tile_cases();
+/// The case with this name, of either list.
 const StageCase& stage_case(const std::string& name);
 /// The case's convolution with smooth layers only. Coarse rounding could flip a ReLU or move a maximum, and so change
 /// the gradient.

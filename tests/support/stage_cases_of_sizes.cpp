@@ -111,4 +111,22 @@ std::vector<StageCase> cases_of_norms_and_sizes() {
   };
 }
 
+const std::vector<StageCase>& tile_cases() {
+  static const std::vector<StageCase> cases = [] {
+    const Activation leaky{Activation::Kind::leaky_relu, 0.25F};
+    const BatchNorm norm{.name = "norm", .epsilon = 0.01F, .momentum = 0.25F};
+    StageCase micro_batches = whole("TilesOfMicroBatches", {12, 16, 12, 16, 16}, without_bias(square(5, 1, 2)), {norm});
+    micro_batches.spec.micro_batches = 2;
+    return std::vector{
+        whole("TilesOf3", {7, 32, 16, 15, 31}, square(3, 1, 1), {Activation::relu, kMax2}),
+        whole("TilesOf3WithoutPadding", {7, 30, 18, 18, 32}, square(3), {kAverage2}),
+        whole("TilesOf5", {4, 31, 16, 15, 30}, square(5, 1, 2), {Activation::sigmoid}),
+        part("TilesOfAShard", {4, 30, 17, 16, 70},
+             {.kernel_h = 5, .kernel_w = 5, .stride_h = 1, .stride_w = 1, .pad = {2, 0, 1, 3}}, {leaky}, {19, 31}),
+        micro_batches,
+    };
+  }();
+  return cases;
+}
+
 }  // namespace convoy
