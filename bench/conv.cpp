@@ -238,8 +238,9 @@ void add_conv(CLI::App& app) {
   auto options = std::make_shared<ConvOptions>();
   CLI::App& command = *app.add_subcommand(
       "conv",
-      "GFLOP/s of each stage's convolution on each device, pass by pass (with bias, without the layers after it; "
-      "padding counts as work), compared with the processor's peak and with the bare convolution of oneDNN (on NVIDIA "
+      "GFLOP/s of each stage's convolution on each device, pass by pass (with bias, without the layers after it; work "
+      "is counted by the definition, with padding, so a device that needs fewer multiplications may exceed the peak), "
+      "compared with the processor's peak and with the bare convolution of oneDNN (on NVIDIA "
       "GPUs, of cuDNN by its fastest algorithm) in its fastest layout");
   command.add_option("--net", options->net, "net file whose stages are measured")->capture_default_str();
   add_set_option(command, options->set);

@@ -90,11 +90,11 @@ void run_train(const TrainBenchOptions& options) {
 
 void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainBenchOptions>();
-  CLI::App& command =
-      *app.add_subcommand("train",
-                          "images/s of whole training steps on this machine (forward, loss, backward, update; random "
-                          "images), and the share "
-                          "of a step that the bare convolutions of oneDNN take (on NVIDIA GPUs, of cuDNN)");
+  CLI::App& command = *app.add_subcommand(
+      "train",
+      "images/s of whole training steps on this machine (forward, loss, backward, update; random "
+      "images), and the time of the bare convolutions of oneDNN (on NVIDIA GPUs, of cuDNN), divided "
+      "by that of a step");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(command, options->set);
   command.add_option("--device", options->device, "device")->capture_default_str();

@@ -33,7 +33,8 @@ class OnednnWinograd {
  private:
   OnednnEngine& engine_;
   const WinogradKernels& kernels_;
-  WinogradShape micro_batch_;
+  int groups_;
+  WinogradShape micro_batch_;  ///< of a group, as is batch_
   WinogradShape batch_;
   Shape output_shape_;  ///< of a micro-batch
   std::optional<Activation> fused_;

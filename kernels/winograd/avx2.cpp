@@ -1,4 +1,5 @@
 // CMake compiles this source for AVX2 and FMA, on x86-64 alone.
+#define CONVOY_VECTOR_WIDTH 8
 #include "kernels/winograd/kernels.hpp"
 
 namespace convoy {

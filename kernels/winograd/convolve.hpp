@@ -124,7 +124,7 @@ void gather_maps(const Convolving<P>& job, TileRange range, const float* sums, i
     Vec maps[M * M];
     load_values<P>(sums + i * kWidth, pair, values);
     gather_square<P, M>(values, maps);
-    float* to = output + (std::size_t(place.sample) * job.filter_blocks + block) * plane +
+    float* to = output + place.sample * shape.out_sample + block * plane +
                 (std::size_t(place.row) * shape.out_w + place.column) * kWidth;
     const int rows = smaller(M, shape.out_h - place.row);
     const int columns = smaller(M, shape.out_w - place.column);

@@ -55,7 +55,7 @@ void evaluate_gradients(const FindingGradient<P>& job, const float* gradient, Ti
   for (int block = 0; block < blocks; ++block) {
     for (int i = 0; i < range.count; ++i) {
       const Tiles::Place place = job.tiles[range.first + i];
-      const float* maps = gradient + (std::size_t(place.sample) * job.filter_blocks + first_block + block) * plane;
+      const float* maps = gradient + place.sample * shape.out_sample + (first_block + block) * plane;
       Vec square[M * M];
       Vec found[P * P];
       load_square<M>({maps, shape.out_h, shape.out_w}, place.row, place.column, square);

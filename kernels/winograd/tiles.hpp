@@ -90,13 +90,12 @@ CONVOY_INLINE void load_values(const float* from, std::size_t pair, Vec* values)
 template <int P>
 void spread_inputs(const WinogradShape& shape, const Tiles& tiles, const float* input, TileRange range, int first_block,
                    int blocks, float* values) {
-  const int all_blocks = shape.channels / kWidth;
   const std::size_t plane = std::size_t(shape.in_h) * shape.in_w * kWidth;
   const std::size_t pair = of_pair(range.count, blocks);
   for (int block = 0; block < blocks; ++block) {
     for (int i = 0; i < range.count; ++i) {
       const Tiles::Place place = tiles[range.first + i];
-      const float* maps = input + (std::size_t(place.sample) * all_blocks + first_block + block) * plane;
+      const float* maps = input + place.sample * shape.in_sample + (first_block + block) * plane;
       Vec square[P * P];
       load_square<P>({maps, shape.in_h, shape.in_w}, place.row - shape.pad_top, place.column - shape.pad_left, square);
       spread_square<P>(square);

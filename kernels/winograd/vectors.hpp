@@ -1,4 +1,4 @@
-// Vectors of floats: AVX-512 where the including source is compiled for it, otherwise AVX2 and FMA.
+// Vectors of CONVOY_VECTOR_WIDTH floats, which the including source defines: 16 with AVX-512, or 8 with AVX2 and FMA.
 #pragma once
 
 #include <immintrin.h>
@@ -8,10 +8,11 @@
 namespace convoy {
 namespace {
 
-#if defined(__AVX512F__)
+constexpr int kWidth = CONVOY_VECTOR_WIDTH;
+
+#if CONVOY_VECTOR_WIDTH == 16
 
 using Vec = __m512;
-constexpr int kWidth = 16;
 /// Tiles that one multiplication takes at a time: with two blocks of filters their sums fill 28 of 32 registers.
 constexpr int kTileRows = 14;
 
@@ -28,7 +29,6 @@ CONVOY_INLINE Vec relu(Vec x, float slope) {
 #else
 
 using Vec = __m256;
-constexpr int kWidth = 8;
 /// With two blocks of filters the sums fill 12 of 16 registers.
 constexpr int kTileRows = 6;
 

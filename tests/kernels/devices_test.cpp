@@ -40,8 +40,7 @@ INSTANTIATE_TEST_SUITE_P(ManyThreads, Devices,
                                           testing::ValuesIn(stage_cases())),
                          case_name);
 
-/// The kernels of tiles round more coarsely than sums of products do: by a factor of two with 6 points, and of eight
-/// with 8 (winograd_test.cpp).
+/// The kernels of tiles round more coarsely than sums of products do, most of all those of 5 x 5.
 class DevicesWithTiles : public testing::TestWithParam<std::tuple<int, StageCase>> {};
 
 TEST_P(DevicesWithTiles, AgreeWithTheReference) {

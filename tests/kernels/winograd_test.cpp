@@ -53,13 +53,16 @@ class Winograd : public testing::TestWithParam<std::tuple<int, Case>> {
     shape_ = of.shape;
     shape_.channels *= width;
     shape_.filters *= width;
+    const auto area = [](int h, int w) { return static_cast<std::size_t>(h) * static_cast<std::size_t>(w); };
+    shape_.in_sample = area(shape_.in_h, shape_.in_w) * static_cast<std::size_t>(shape_.channels);
+    shape_.out_sample = area(shape_.out_h, shape_.out_w) * static_cast<std::size_t>(shape_.filters);
     turned_ = shape_;
     std::swap(turned_.channels, turned_.filters);
     std::swap(turned_.in_h, turned_.out_h);
     std::swap(turned_.in_w, turned_.out_w);
+    std::swap(turned_.in_sample, turned_.out_sample);
     turned_.pad_top = shape_.kernel - 1 - shape_.pad_top;
     turned_.pad_left = shape_.kernel - 1 - shape_.pad_left;
-    const auto area = [](int h, int w) { return static_cast<std::size_t>(h) * static_cast<std::size_t>(w); };
     input_ = numbers(area(shape_.samples, shape_.channels) * area(shape_.in_h, shape_.in_w), 1);
     gradient_ = numbers(area(shape_.samples, shape_.filters) * area(shape_.out_h, shape_.out_w), 2);
     weights_ = numbers(area(shape_.channels, shape_.filters) * area(shape_.kernel, shape_.kernel), 3);
@@ -241,8 +244,8 @@ TEST(WinogradPays, ForTheStagesThatDevicesAreTestedOn) {
   for (const int width : {8, 16}) {
     if (winograd_kernels(width) == nullptr) continue;
     engine.vector_width = width;
-    for (const char* name :
-         {"TilesOf3", "TilesOf3WithoutPadding", "TilesOf5", "TilesOfAShard", "TilesOfMicroBatches"}) {
+    for (const char* name : {"TilesOf3", "TilesOf3WithoutPadding", "TilesOf5", "TilesOfAShard", "TilesOfMicroBatches",
+                             "TilesOfTwoGroups"}) {
       EXPECT_TRUE(winograd_pays(engine, stage_case(name).spec)) << name << ", vectors of " << width;
     }
     engine.bf16 = true;
