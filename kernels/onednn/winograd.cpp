@@ -190,6 +190,11 @@ OnednnWinograd::OnednnWinograd(OnednnEngine& engine, const ShardSpec& spec, cons
   output_gradient_ = OnednnInlet(desc_of(conv_shape(spec.stage, spec.batch, spec.filters.count), layout));
   weights_desc_ =
       convoy::weights_desc(spec.stage, spec.filters.count, weights_layout(engine.vector_width, spec.stage.conv.groups));
+  // oneDNN's tanh is faster than the host's; its sigmoid by itself may turn NaN into 0.
+  if (fused_ && fused_->kind == Activation::Kind::tanh) {
+    tanh_ = dnnl::eltwise_forward(
+        onednn::describe_eltwise(engine.engine, dnnl::algorithm::eltwise_tanh, output_desc_, 0.0F));
+  }
   engine.scratch(std::max(kernels_.convolve_scratch(micro_batch_, engine.threads),
                           kernels_.gradient_scratch(batch_, engine.threads)));
 }
@@ -213,7 +218,9 @@ void OnednnWinograd::forward(const memory& input, const memory& weights, const m
     kernels_.convolve(micro_batch_, floats_of(input) + start.input, floats_of(weights) + start.weights, false, of_group,
                       floats_of(output) + start.output, scratch, engine_.threads);
   }
-  if (fused_ && !relu) activate_in_place(*fused_, output, output_shape_);
+  if (!fused_ || relu) return;
+  if (!tanh_) return activate_in_place(*fused_, output, output_shape_);
+  engine_.run(tanh_, {{DNNL_ARG_SRC, output}, {DNNL_ARG_DST, output}});
 }
 
 void OnednnWinograd::find_filter_gradient(const memory& input, const memory& gradient, const memory& weights_gradient,

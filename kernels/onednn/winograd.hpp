@@ -38,6 +38,7 @@ class OnednnWinograd {
   WinogradShape batch_;
   Shape output_shape_;  ///< of a micro-batch
   std::optional<Activation> fused_;
+  dnnl::eltwise_forward tanh_;  ///< empty for other activations
   dnnl::memory::desc input_desc_;
   dnnl::memory::desc output_desc_;
   dnnl::memory::desc weights_desc_;

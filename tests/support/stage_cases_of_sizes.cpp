@@ -124,7 +124,7 @@ const std::vector<StageCase>& tile_cases() {
         part("TilesOfAShard", {4, 30, 17, 16, 70},
              {.kernel_h = 5, .kernel_w = 5, .stride_h = 1, .stride_w = 1, .pad = {2, 0, 1, 3}}, {leaky}, {19, 31}),
         micro_batches,
-        whole("TilesOfTwoGroups", {4, 32, 15, 16, 64}, in_groups(square(5, 1, 2), 2), {Activation::relu}),
+        whole("TilesOfTwoGroups", {4, 32, 15, 16, 64}, in_groups(square(5, 1, 2), 2), {Activation::tanh}),
     };
   }();
   return cases;
