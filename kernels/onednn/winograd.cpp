@@ -200,21 +200,21 @@ OnednnWinograd::OnednnWinograd(OnednnEngine& engine, const ShardSpec& spec, cons
 }
 
 void OnednnWinograd::forward(const memory& input, const memory& weights, const memory& bias, const memory& output) {
-  WinogradBias added;
+  WinogradEpilogue epilogue;
   if (bias) {
     std::copy_n(floats_of(bias), count_of(bias), bias_.begin());
-    added.values = bias_.data();
+    epilogue.bias = bias_.data();
   }
   const bool relu = fused_ && (fused_->kind == Activation::Kind::relu || fused_->kind == Activation::Kind::leaky_relu);
   if (relu) {
-    added.relu = true;
-    added.slope = fused_->kind == Activation::Kind::relu ? 0.0F : fused_->alpha;
+    epilogue.relu = true;
+    epilogue.slope = fused_->kind == Activation::Kind::relu ? 0.0F : fused_->alpha;
   }
   float* scratch = engine_.scratch(kernels_.convolve_scratch(micro_batch_, engine_.threads));
   for (int group = 0; group < groups_; ++group) {
     const GroupStart start(micro_batch_, group);
-    WinogradBias of_group = added;
-    if (bias) of_group.values += start.filter;
+    WinogradEpilogue of_group = epilogue;
+    if (bias) of_group.bias += start.filter;
     kernels_.convolve(micro_batch_, floats_of(input) + start.input, floats_of(weights) + start.weights, false, of_group,
                       floats_of(output) + start.output, scratch, engine_.threads);
   }

@@ -98,12 +98,12 @@ void multiply_group(const Convolving<P>& job, TileRange range, const float* inpu
       for (int part = 0; part < parts; ++part) {
         const int begin = range.count * part / parts;
         const int rows = range.count * (part + 1) / parts - begin;
-        const Blocks values{const_cast<float*>(inputs) + pair * input_pair + begin * kWidth, block_size};
+        const float* values = inputs + pair * input_pair + begin * kWidth;
         const Blocks into{sums + pair * sum_pair + block * block_size + begin * kWidth, block_size};
         if (in_panel == kPanel) {
-          multiply_tiles<kTileRows, kPanel>(rows, values, job.channel_blocks, panel, into);
+          multiply_tiles<kTileRows, kPanel>(rows, values, block_size, job.channel_blocks, panel, into);
         } else {
-          multiply_tiles<kTileRows, 1>(rows, values, job.channel_blocks, panel, into);
+          multiply_tiles<kTileRows, 1>(rows, values, block_size, job.channel_blocks, panel, into);
         }
       }
     }
@@ -112,12 +112,12 @@ void multiply_group(const Convolving<P>& job, TileRange range, const float* inpu
 
 /// Turns the sums of a block of filters into maps.
 template <int P, int M>
-void gather_maps(const Convolving<P>& job, TileRange range, const float* sums, int block, const WinogradBias& bias,
-                 float* output) {
+void gather_maps(const Convolving<P>& job, TileRange range, const float* sums, int block,
+                 const WinogradEpilogue& epilogue, float* output) {
   const WinogradShape& shape = job.shape;
   const std::size_t pair = of_pair(range.count, Convolving<P>::kGroup);
   const std::size_t plane = std::size_t(shape.out_h) * shape.out_w * kWidth;
-  const Vec added = bias.values != nullptr ? load(bias.values + block * kWidth) : zero();
+  const Vec added = epilogue.bias != nullptr ? load(epilogue.bias + block * kWidth) : zero();
   for (int i = 0; i < range.count; ++i) {
     const Tiles::Place place = job.tiles[range.first + i];
     Vec values[P * P];
@@ -134,7 +134,8 @@ void gather_maps(const Convolving<P>& job, TileRange range, const float* sums, i
       for (int x = 0; x < M; ++x) {
         const Vec result = maps[y * M + x] + added;
         if (y < rows && x < columns) {
-          store(to + (std::size_t(y) * shape.out_w + x) * kWidth, bias.relu ? relu(result, bias.slope) : result);
+          store(to + (std::size_t(y) * shape.out_w + x) * kWidth,
+                epilogue.relu ? relu(result, epilogue.slope) : result);
         }
       }
     }
@@ -143,7 +144,7 @@ void gather_maps(const Convolving<P>& job, TileRange range, const float* sums, i
 
 template <int P, int K>
 void convolve_with(const WinogradShape& shape, const float* input, const float* weights, bool turned,
-                   const WinogradBias& bias, float* output, float* scratch, int threads) {
+                   const WinogradEpilogue& epilogue, float* output, float* scratch, int threads) {
   using Job = Convolving<P>;
   const Job job(shape, threads);
   const int ranges = divided_up(job.tiles.count, job.range_tiles);
@@ -168,7 +169,7 @@ void convolve_with(const WinogradShape& shape, const float* input, const float* 
         multiply_group<P>(job, range, inputs, round, filters, group, blocks, sums);
         for (int block = 0; block < blocks; ++block) {
           const float* of_block = sums + std::size_t(block) * range.count * kWidth;
-          gather_maps<P, P + 1 - K>(job, range, of_block, round.first + group + block, bias, output);
+          gather_maps<P, P + 1 - K>(job, range, of_block, round.first + group + block, epilogue, output);
         }
       }
     }

@@ -82,7 +82,7 @@ void add_products(const Part& part, int tiles, const float* inputs, const float*
   const std::size_t square = kWidth * kWidth;
   for (int pair = 0; pair < P * P; ++pair) {
     for (int filter = 0; filter < part.filters; filter += 3) {
-      const Blocks of_filters{const_cast<float*>(gradients) + pair * gradient_pair + filter * block, block};
+      const float* of_filters = gradients + pair * gradient_pair + filter * block;
       for (int channel = 0; channel < part.channels; ++channel) {
         const float* values = inputs + pair * input_pair + channel * block;
         const std::size_t at = (std::size_t(pair) * part.filters + filter) * part.channels + channel;
@@ -159,11 +159,13 @@ void find_gradient_with(const WinogradShape& shape, const float* input, const fl
       float* into = share == 0 ? weights : others + (share - 1) * job.weights();
       find_part<P, K>(job, part, {begin, end - begin}, input, gradient, into, own);
     }
+    if (job.shares > 1) {
 #pragma omp for schedule(static)
-    for (std::size_t i = 0; i < job.weights(); i += kWidth) {
-      Vec sum = load(weights + i);
-      for (int share = 1; share < job.shares; ++share) sum = sum + load(others + (share - 1) * job.weights() + i);
-      if (job.shares > 1) store(weights + i, sum);
+      for (std::size_t i = 0; i < job.weights(); i += kWidth) {
+        Vec sum = load(weights + i);
+        for (int share = 1; share < job.shares; ++share) sum = sum + load(others + (share - 1) * job.weights() + i);
+        store(weights + i, sum);
+      }
     }
   }
 }

@@ -18,9 +18,9 @@ std::size_t gradient_scratch(const WinogradShape& shape, int threads) {
 }
 
 void convolve(const WinogradShape& shape, const float* input, const float* weights, bool turned,
-              const WinogradBias& bias, float* output, float* scratch, int threads) {
+              const WinogradEpilogue& epilogue, float* output, float* scratch, int threads) {
   const auto pass = shape.kernel == 3 ? convolve_with<kWinogradPointsOf3, 3> : convolve_with<kWinogradPointsOf5, 5>;
-  pass(shape, input, weights, turned, bias, output, scratch, threads);
+  pass(shape, input, weights, turned, epilogue, output, scratch, threads);
 }
 
 void find_gradient(const WinogradShape& shape, const float* input, const float* output_gradient,

@@ -8,7 +8,7 @@
 namespace convoy {
 namespace {
 
-/// A matrix in blocks: block b has the values of channels (or filters) b * kWidth and following, row after row.
+/// Where sums go: block b has the sums of filters b * kWidth and following, row after row.
 struct Blocks {
   float* data;
   std::size_t block;  ///< floats from one block to the next
@@ -48,23 +48,25 @@ CONVOY_INLINE void multiply(const float* factor, std::size_t block, const float*
   }
 }
 
-/// Multiplies `rows` tiles (at most R) by a panel of N blocks of filters, over all channels. The panel has the filters
-/// of its N blocks side by side for each channel.
+/// Multiplies the values of `rows` tiles (at most R), which lie `block` floats apart for one block of channels and the
+/// next, by a panel of N blocks of filters, over all channels. The panel has the filters of its N blocks side by side
+/// for each channel.
 template <int R, int N>
-void multiply_tiles(int rows, const Blocks& values, int channel_blocks, const float* panel, const Blocks& sums) {
+void multiply_tiles(int rows, const float* values, std::size_t block, int channel_blocks, const float* panel,
+                    const Blocks& sums) {
   if constexpr (R > 0) {
-    if (rows < R) return multiply_tiles<R - 1, N>(rows, values, channel_blocks, panel, sums);
-    multiply<R, N, kWidth, 1, kWidth>(values.data, values.block, panel, std::size_t{N} * kWidth * kWidth, kWidth,
-                                      N * kWidth, channel_blocks, sums, false);
+    if (rows < R) return multiply_tiles<R - 1, N>(rows, values, block, channel_blocks, panel, sums);
+    multiply<R, N, kWidth, 1, kWidth>(values, block, panel, std::size_t{N} * kWidth * kWidth, kWidth, N * kWidth,
+                                      channel_blocks, sums, false);
   }
 }
 
 /// Multiplies the values of a block of channels by those of N blocks of filters, over all tiles.
 template <int N>
-void multiply_channels(const float* values, const Blocks& gradients, int tiles, const Blocks& sums, bool added) {
+void multiply_channels(const float* values, const float* gradients, int tiles, const Blocks& sums, bool added) {
   constexpr int kRows = kWidth / 2;
   for (int r = 0; r < kWidth; r += kRows) {
-    multiply<kRows, N, 1, kWidth, 1>(values + r, kWidth, gradients.data, kWidth, gradients.block, 0, tiles,
+    multiply<kRows, N, 1, kWidth, 1>(values + r, kWidth, gradients, kWidth, std::size_t(tiles) * kWidth, 0, tiles,
                                      {sums.data + r * kWidth, sums.block}, added);
   }
 }

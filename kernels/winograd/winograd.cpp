@@ -26,7 +26,7 @@ double winograd_gain(const WinogradShape& shape) {
   const double places = double{1} * shape.samples * shape.out_h * shape.out_w;
   const double tiles = double{1} * shape.samples * tiles_along(shape.out_h) * tiles_along(shape.out_w);
   // The multiplications for a channel and a filter: by the definition, and by points. The factors are fitted to the
-  // times of 212 shapes on a Xeon, with AVX-512 and with AVX2 (within 8 to 15 % in the median): products of small
+  // times of 212 shapes on a Xeon, with AVX-512 and with AVX2 (within 15 and 12 % in the median): products of small
   // matrices are slower than oneDNN's convolutions, the values of a tile's inputs and outputs cost as much as 14
   // products, and those of filters as much as 60.
   const double by_definition = places * shape.kernel * shape.kernel;

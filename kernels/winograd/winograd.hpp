@@ -2,10 +2,10 @@
 //
 // The maps are cut into tiles of M x M outputs. A tile reads P x P inputs, P = M + kernel - 1. Inputs and filters are
 // polynomials whose values at P points (0, pairs of a number and its opposite, infinity) are multiplied, so that a tile
-// takes P * P multiplications for each channel and filter, where the definition takes M * M * kernel * kernel: with
-// 6 points 4 times as many for kernels of 3 x 3 and 2.8 times as many for 5 x 5; with 8 points 6.25 times as many for
-// 5 x 5. For each of the P * P pairs of points, the values of all tiles and channels are a matrix, and those of all
-// channels and filters another; their product has the values of all tiles and filters.
+// takes P * P multiplications for each channel and filter, where the definition takes M * M * kernel * kernel: 4 times
+// as many for kernels of 3 x 3 with 6 points, and 6.25 times as many for 5 x 5 with 8 points. For each of the P * P
+// pairs of points, the values of all tiles and channels are a matrix, and those of all channels and filters another;
+// their product has the values of all tiles and filters.
 //
 // Roundings differ from those of sums in 32-bit floats by the definition: for random values the errors are some 1.5
 // times as large with 6 points, and some 3.5 times with 8.
@@ -19,9 +19,10 @@ namespace convoy {
 inline constexpr int kWinogradPointsOf3 = 6;
 inline constexpr int kWinogradPointsOf5 = 8;
 
-/// A convolution of stride 1 without gaps, or one of its groups. Maps are (sample, block of channels, row, column, channel) with
-/// blocks of the kernels' `width`, weights are (block of filters, block of channels, row, column, channel, filter).
-/// Channels and filters are whole blocks; the channels and filters that fill up the last blocks are zero.
+/// A convolution of stride 1 without gaps, or one of its groups. Maps are (sample, block of channels, row, column,
+/// channel) with blocks of the kernels' `width`; weights are (block of filters, block of channels, row, column,
+/// channel, filter). Channels and filters are whole blocks; the channels and filters that fill up the last blocks are
+/// zero.
 struct WinogradShape {
   int samples = 0;
   int channels = 0;
@@ -37,10 +38,10 @@ struct WinogradShape {
   std::size_t out_sample = 0;
 };
 
-/// What the forward pass adds to its sums.
-struct WinogradBias {
-  const float* values = nullptr;  ///< one for each filter, in whole blocks; null for none
-  bool relu = false;              ///< negative results are multiplied by `slope`; NaN stays NaN
+/// What the forward pass makes of its sums.
+struct WinogradEpilogue {
+  const float* bias = nullptr;  ///< added: one for each filter, in whole blocks; null for none
+  bool relu = false;            ///< negative results are multiplied by `slope`; NaN stays NaN
   float slope = 0.0F;
 };
 
@@ -54,7 +55,7 @@ struct WinogradKernels {
   /// Computes the maps. With `turned` the rows and columns of the weights are reversed: with weights whose channels and
   /// filters have changed places, this is the gradient with respect to the input.
   void (*convolve)(const WinogradShape& shape, const float* input, const float* weights, bool turned,
-                   const WinogradBias& bias, float* output, float* scratch, int threads) = nullptr;
+                   const WinogradEpilogue& epilogue, float* output, float* scratch, int threads) = nullptr;
   /// Computes the gradient with respect to the weights from the gradient with respect to the output.
   void (*find_gradient)(const WinogradShape& shape, const float* input, const float* output_gradient,
                         float* weights_gradient, float* scratch, int threads) = nullptr;
