@@ -130,7 +130,10 @@ void find_part(const FindingGradient<P>& job, const Part& part, TileRange share,
     const int begin = int(std::size_t(share.count) * round / rounds);
     const int end = int(std::size_t(share.count) * (round + 1) / rounds);
     const TileRange range{share.first + begin, end - begin};
-    spread_inputs<P>(job.shape, job.tiles, input, range, part.first_channel, part.channels, inputs);
+    for (int block = 0; block < part.channels; ++block) {
+      const Values of_block{inputs + std::size_t(block) * range.count * kWidth, of_pair(range.count, part.channels)};
+      spread_inputs<P>(job.shape, job.tiles, input, range, part.first_channel + block, of_block);
+    }
     evaluate_gradients<P, P + 1 - K>(job, gradient, range, part.first_filter, part.filters, gradients);
     add_products<P>(part, range.count, inputs, gradients, sums, round > 0);
   }

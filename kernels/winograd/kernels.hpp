@@ -8,8 +8,7 @@ namespace convoy {
 namespace {
 
 std::size_t convolve_scratch(const WinogradShape& shape, int threads) {
-  return shape.kernel == 3 ? Convolving<kWinogradPointsOf3>(shape, threads).scratch()
-                           : Convolving<kWinogradPointsOf5>(shape, threads).scratch();
+  return convolve_scratch_of(shape, shape.kernel == 3 ? kWinogradPointsOf3 : kWinogradPointsOf5, threads);
 }
 
 std::size_t gradient_scratch(const WinogradShape& shape, int threads) {

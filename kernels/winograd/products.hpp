@@ -53,11 +53,11 @@ CONVOY_INLINE void multiply(const float* factor, std::size_t block, const float*
 /// for each channel.
 template <int R, int N>
 void multiply_tiles(int rows, const float* values, std::size_t block, int channel_blocks, const float* panel,
-                    const Blocks& sums) {
+                    const Blocks& sums, bool added) {
   if constexpr (R > 0) {
-    if (rows < R) return multiply_tiles<R - 1, N>(rows, values, block, channel_blocks, panel, sums);
+    if (rows < R) return multiply_tiles<R - 1, N>(rows, values, block, channel_blocks, panel, sums, added);
     multiply<R, N, kWidth, 1, kWidth>(values, block, panel, std::size_t{N} * kWidth * kWidth, kWidth, N * kWidth,
-                                      channel_blocks, sums, false);
+                                      channel_blocks, sums, added);
   }
 }
 

@@ -86,21 +86,24 @@ CONVOY_INLINE void load_values(const float* from, std::size_t pair, Vec* values)
   for (int p = 0; p < P * P; ++p) values[p] = load(from + p * pair);
 }
 
-/// Computes the values of the inputs of some tiles and blocks of channels: (pair of points, block, tile, channel).
+/// Values at the pairs of points.
+struct Values {
+  float* data;
+  std::size_t pair;  ///< floats from one pair of points to the next
+};
+
+/// Computes the values of the inputs of some tiles and one block of channels: (pair of points, tile, channel).
 template <int P>
-void spread_inputs(const WinogradShape& shape, const Tiles& tiles, const float* input, TileRange range, int first_block,
-                   int blocks, float* values) {
+void spread_inputs(const WinogradShape& shape, const Tiles& tiles, const float* input, TileRange range, int block,
+                   const Values& values) {
   const std::size_t plane = std::size_t(shape.in_h) * shape.in_w * kWidth;
-  const std::size_t pair = of_pair(range.count, blocks);
-  for (int block = 0; block < blocks; ++block) {
-    for (int i = 0; i < range.count; ++i) {
-      const Tiles::Place place = tiles[range.first + i];
-      const float* maps = input + place.sample * shape.in_sample + (first_block + block) * plane;
-      Vec square[P * P];
-      load_square<P>({maps, shape.in_h, shape.in_w}, place.row - shape.pad_top, place.column - shape.pad_left, square);
-      spread_square<P>(square);
-      store_values<P>(square, values + (std::size_t(block) * range.count + i) * kWidth, pair);
-    }
+  for (int i = 0; i < range.count; ++i) {
+    const Tiles::Place place = tiles[range.first + i];
+    const float* maps = input + place.sample * shape.in_sample + block * plane;
+    Vec square[P * P];
+    load_square<P>({maps, shape.in_h, shape.in_w}, place.row - shape.pad_top, place.column - shape.pad_left, square);
+    spread_square<P>(square);
+    store_values<P>(square, values.data + std::size_t(i) * kWidth, values.pair);
   }
 }
 

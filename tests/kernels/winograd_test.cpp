@@ -34,12 +34,16 @@ const std::vector<Case>& cases() {
       {blocks(2, 1, 5, 8, 13, 3, 0, 0, 6, 11), "WithoutPadding"},
       {blocks(2, 3, 1, 6, 5, 3, 2, 0, 7, 6), "UnevenPadding"},
       {blocks(1, 2, 2, 1, 2, 3, 1, 1, 1, 2), "SmallerThanATile"},
-      {blocks(2, 5, 7, 12, 12, 3, 1, 1, 12, 12), "ManyBlocks"},
+      {blocks(2, 9, 7, 12, 12, 3, 1, 1, 12, 12), "ManyBlocks"},
+      {blocks(40, 2, 3, 5, 6, 3, 1, 1, 5, 6), "MoreTilesThanFilters"},
+      {blocks(136, 1, 19, 4, 3, 3, 1, 1, 4, 3), "TwoRoundsOfTiles"},
       {blocks(1, 1, 1, 4, 4, 5, 2, 2, 4, 4), "OneTileOf5"},
       {blocks(3, 2, 3, 9, 7, 5, 2, 2, 9, 7), "OddSizesOf5"},
       {blocks(2, 1, 5, 8, 13, 5, 0, 0, 4, 9), "WithoutPaddingOf5"},
       {blocks(2, 3, 1, 6, 5, 5, 4, 1, 8, 4), "UnevenPaddingOf5"},
-      {blocks(3, 3, 7, 8, 8, 5, 2, 2, 8, 8), "ManyBlocksOf5"},
+      {blocks(3, 9, 7, 8, 8, 5, 2, 2, 8, 8), "ManyBlocksOf5"},
+      {blocks(40, 2, 3, 5, 6, 5, 2, 2, 5, 6), "MoreTilesThanFiltersOf5"},
+      {blocks(136, 1, 19, 3, 2, 5, 2, 2, 3, 2), "TwoRoundsOfTilesOf5"},
   };
   return all;
 }
