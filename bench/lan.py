@@ -7,7 +7,9 @@ Without --data it draws random images, of 10 classes where they are as small as 
 With --paced the machines compute nothing and take the time that machines of the given speeds would take, so that one
 small machine shows what many do at full speed; there are no quotas then. All of their traffic is real, so the cores of
 this machine must be fast enough for it: the column CPU says how much of them the members used, and in brackets how busy
-all programs kept them. Where they are not, scale speeds down: links scale with them.
+all programs kept them. Where they are not, scale speeds down: links scale with them. With --measured as well, the numbers
+of --paced are parts of a core of this machine: its times are measured first, and divided by these numbers. So the times
+are those of real kernels on a share of a batch, without the slices in which quotas let programs compute.
 
 usage: bench/lan.py [options]      (after scripts/build)
 
@@ -88,7 +90,33 @@ def reads_photographs(options):
 
 def device_of(options, machine):
     """Returns the name of a machine's device."""
+    if options.measured:
+        return f"paced:{options.measured}/core-{machine['speed']:g}.json"
     return f"paced:{machine['speed']:g}" if options.paced else "cpu"
+
+
+def measure_core(options, folder, speeds):
+    """Writes a calibration for each speed: the times of this machine's processor with one thread, divided by the speed."""
+    words = command(argparse.Namespace(**{**vars(options), "paced": "", "measured": ""}), folder, None, f"{folder}/measured", 1)
+    address = f"tcp://127.0.0.1:{PORT}"
+    slave = subprocess.Popen([BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--device", "cpu", "--threads", "1",
+                              "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        sh(*words, "--slaves", 1, "--listen", address, "--insecure")
+    finally:
+        stop([slave])
+
+    def slower(value, speed, of_time=False):
+        if isinstance(value, dict):
+            times = ("head_", "seconds_alone", "sliced_head_", "forward", "backward_", "update", "fixed", "per_image")
+            return {key: slower(each, speed, key.startswith(times)) for key, each in value.items()}
+        if isinstance(value, list):
+            return [slower(each, speed) for each in value]
+        return value / speed if of_time and not isinstance(value, str) else value
+
+    measured = json.loads(pathlib.Path(f"{folder}/measured/calibration.json").read_text())
+    for speed in set(speeds):
+        pathlib.Path(f"{folder}/core-{speed:g}.json").write_text(json.dumps(slower(measured, speed)))
 
 
 def train_alone(options, lan, folder, machines, steps):
@@ -249,13 +277,17 @@ def table(options, folder, speeds, counts):
     """Prints the rows of one net and batch size, and returns the relative errors of the predictions."""
     fastest = max(speeds)
     alone_steps = min(options.steps, 3)
-    mbits = options.mbits or (1000.0 * fastest / options.gflops if options.paced else 0.0)
+    if options.measured:
+        shutil.rmtree(f"{folder}/measured", ignore_errors=True)
+        measure_core(options, folder, speeds)
+    described = options.paced and not options.measured
+    mbits = options.mbits or (1000.0 * fastest / options.gflops if described else 0.0)
     lan = Lan(folder, mbits or 10000)
     try:
         master, slaves = machines_of(options, lan, speeds, max(counts))
         bases = [options.alone or train_alone(options, lan, folder, slaves, alone_steps)]
-        kind = f"paced machine of {fastest:g} GFLOP/s, links of {mbits:g} Mbit/s" if options.paced else \
-            f"machine of {fastest:g} cores"
+        kind = f"paced machine of {fastest:g} GFLOP/s, links of {mbits:g} Mbit/s" if described else \
+            f"{'paced ' if options.paced else ''}machine of {fastest:g} cores"
         print(f"{options.net}, batch {options.batch}; one {kind}: {bases[0]:.3f} s a step; TCP by {lan.congestion}",
               flush=True)
         if not mbits:
@@ -297,6 +329,8 @@ def main():
     parser.add_argument("--paced", default="", metavar="GFLOPS[,GFLOPS...]",
                         help="speeds of machines that compute nothing and take the time of computing, taken in turns; "
                         "they replace --shares")
+    parser.add_argument("--measured", action="store_true",
+                        help="the numbers of --paced are parts of a core of this machine, whose times are measured")
     parser.add_argument("--mbits", type=float, default=0.0,
                         help="bandwidth of each link; 0: scaled by the machine's speed, with 1 Gbit/s for --gflops")
     parser.add_argument("--gflops", type=float, default=240.0)
@@ -319,7 +353,10 @@ def main():
     nets = options.net.split(",")
     batches = [int(batch) for batch in options.batch.split(",")]
     errors = []
+    if options.measured and not options.paced:
+        sys.exit("lan.py: --measured is for paced machines; give --paced with their parts of a core")
     with tempfile.TemporaryDirectory() as folder:
+        options.measured = options.measured and folder
         if not options.data:
             draw_data(folder, options.images or max(batches) * (options.steps + 1), few=bool(options.images))
         for options.net in nets:
