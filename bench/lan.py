@@ -96,15 +96,16 @@ def device_of(options, machine):
 
 
 def measure_core(options, folder, speeds):
-    """Writes a calibration for each speed: the times of this machine's processor with one thread, divided by the speed."""
+    """Writes a calibration for each speed: the times of this machine's processor with one thread, divided by the speed. Two
+    slaves are timed, because only several slaves may share a dense layer."""
     words = command(argparse.Namespace(**{**vars(options), "paced": "", "measured": ""}), folder, None, f"{folder}/measured", 1)
     address = f"tcp://127.0.0.1:{PORT}"
-    slave = subprocess.Popen([BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--device", "cpu", "--threads", "1",
-                              "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    slaves = [subprocess.Popen([BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--device", "cpu", "--threads", "1",
+                                "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
     try:
-        sh(*words, "--slaves", 1, "--listen", address, "--insecure")
+        sh(*words, "--slaves", len(slaves), "--listen", address, "--insecure")
     finally:
-        stop([slave])
+        stop(slaves)
 
     def slower(value, speed, of_time=False):
         if isinstance(value, dict):
