@@ -96,16 +96,17 @@ def device_of(options, machine):
 
 
 def measure_core(options, folder, speeds):
-    """Writes a calibration for each speed: the times of this machine's processor with one thread, divided by the speed. Two
-    slaves are timed, because only several slaves may share a dense layer."""
+    """Writes a calibration for each speed: the times of this machine's processor with one thread, divided by the speed. One
+    slave is timed while nothing else computes; so the plans cannot share a dense layer, which needs the times of several."""
+    shutil.rmtree(f"{folder}/measured", ignore_errors=True)
     words = command(argparse.Namespace(**{**vars(options), "paced": "", "measured": ""}), folder, None, f"{folder}/measured", 1)
     address = f"tcp://127.0.0.1:{PORT}"
-    slaves = [subprocess.Popen([BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--device", "cpu", "--threads", "1",
-                                "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
+    slave = subprocess.Popen([BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--device", "cpu", "--threads", "1",
+                              "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        sh(*words, "--slaves", len(slaves), "--listen", address, "--insecure")
+        sh(*words, "--slaves", 1, "--listen", address, "--insecure")
     finally:
-        stop(slaves)
+        stop([slave])
 
     def slower(value, speed, of_time=False):
         if isinstance(value, dict):
@@ -279,7 +280,6 @@ def table(options, folder, speeds, counts):
     fastest = max(speeds)
     alone_steps = min(options.steps, 3)
     if options.measured:
-        shutil.rmtree(f"{folder}/measured", ignore_errors=True)
         measure_core(options, folder, speeds)
     described = options.paced and not options.measured
     mbits = options.mbits or (1000.0 * fastest / options.gflops if described else 0.0)
@@ -305,6 +305,8 @@ def table(options, folder, speeds, counts):
         errors = []
         for number in range(options.rounds):
             if number > 0:
+                if options.measured:
+                    measure_core(options, folder, speeds)
                 bases.append(options.alone or train_alone(options, lan, folder, slaves, alone_steps))
                 print(f"       round {number + 1}: the one machine {bases[-1]:.2f} s a step", flush=True)
             for (count, plan), runs in rows.items():
