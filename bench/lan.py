@@ -90,16 +90,15 @@ def reads_photographs(options):
 
 def device_of(options, machine):
     """Returns the name of a machine's device."""
-    if options.measured:
-        return f"paced:{options.measured}/core-{machine['speed']:g}.json"
-    return f"paced:{machine['speed']:g}" if options.paced else "cpu"
+    paced = machine.get("times") or f"{machine.get('speed', 0):g}"
+    return f"paced:{paced}" if options.paced else "cpu"
 
 
 def measure_core(options, folder, speeds):
     """Writes a calibration for each speed: the times of this machine's processor with one thread, divided by the speed. One
     slave is timed while nothing else computes; so the plans cannot share a dense layer, which needs the times of several."""
     shutil.rmtree(f"{folder}/measured", ignore_errors=True)
-    words = command(argparse.Namespace(**{**vars(options), "paced": "", "measured": ""}), folder, None, f"{folder}/measured", 1)
+    words = command(argparse.Namespace(**{**vars(options), "paced": ""}), folder, {}, f"{folder}/measured", 1)
     address = f"tcp://127.0.0.1:{PORT}"
     slave = subprocess.Popen([BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--device", "cpu", "--threads", "1",
                               "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -108,17 +107,22 @@ def measure_core(options, folder, speeds):
     finally:
         stop([slave])
 
-    def slower(value, speed, of_time=False):
-        if isinstance(value, dict):
-            times = ("head_", "seconds_alone", "sliced_head_", "forward", "backward_", "update", "fixed", "per_image")
-            return {key: slower(each, speed, key.startswith(times)) for key, each in value.items()}
+    def slower(value, speed):
         if isinstance(value, list):
             return [slower(each, speed) for each in value]
-        return value / speed if of_time and not isinstance(value, str) else value
+        if not isinstance(value, dict):
+            return value
+        times = ("head_", "seconds_alone", "forward", "backward_", "update")
+        return {key: each / speed if key.startswith(times) else slower(each, speed) for key, each in value.items()}
 
     measured = json.loads(pathlib.Path(f"{folder}/measured/calibration.json").read_text())
     for speed in set(speeds):
-        pathlib.Path(f"{folder}/core-{speed:g}.json").write_text(json.dumps(slower(measured, speed)))
+        pathlib.Path(times_of_core(folder, speed)).write_text(json.dumps(slower(measured, speed)))
+
+
+def times_of_core(folder, speed):
+    """Returns the name of a file of measure_core()."""
+    return f"{folder}/core-{speed:g}.json"
 
 
 def train_alone(options, lan, folder, machines, steps):
@@ -267,10 +271,12 @@ def train_or_again(options, lan, folder, master, slaves, plan):
     sys.exit("lan.py: a slave was lost again")
 
 
-def machines_of(options, lan, speeds, count):
-    """Adds the machines of the master and of the slaves. Speeds are shares of a core, or GFLOP/s of paced machines."""
+def machines_of(options, lan, speeds, count, times=None):
+    """Adds the machines of the master and of the slaves. Speeds are shares of a core, or GFLOP/s of paced machines, which
+    take the times of the file times(speed) instead where it is given."""
     def machine(name, speed):
-        return {**lan.add(name, None if options.paced else speed), "speed": speed}
+        added = {**lan.add(name, None if options.paced else speed), "speed": speed}
+        return {**added, "times": times(speed)} if times else added
 
     return machine("master", max(speeds)), [machine(f"s{i + 1:02}", speeds[i % len(speeds)]) for i in range(count)]
 
@@ -281,11 +287,12 @@ def table(options, folder, speeds, counts):
     alone_steps = min(options.steps, 3)
     if options.measured:
         measure_core(options, folder, speeds)
+    times = (lambda speed: times_of_core(folder, speed)) if options.measured else None
     described = options.paced and not options.measured
     mbits = options.mbits or (1000.0 * fastest / options.gflops if described else 0.0)
     lan = Lan(folder, mbits or 10000)
     try:
-        master, slaves = machines_of(options, lan, speeds, max(counts))
+        master, slaves = machines_of(options, lan, speeds, max(counts), times)
         bases = [options.alone or train_alone(options, lan, folder, slaves, alone_steps)]
         kind = f"paced machine of {fastest:g} GFLOP/s, links of {mbits:g} Mbit/s" if described else \
             f"{'paced ' if options.paced else ''}machine of {fastest:g} cores"
@@ -298,7 +305,7 @@ def table(options, folder, speeds, counts):
                   f"{options.gflops:g} GFLOP/s", flush=True)
             lan.close()
             lan = Lan(folder, mbits)
-            master, slaves = machines_of(options, lan, speeds, max(counts))
+            master, slaves = machines_of(options, lan, speeds, max(counts), times)
         print(f"{'slaves':>6} {'plan':<12}{'step/s':>8} {'(least, most)':<16}{'predicted':>10}{'speedup':>8}"
               f"{'ideal':>6}{'out MB':>8}{'in MB':>8}{'CPU (all)':>14}  plan; slaves' time", flush=True)
         rows = {(count, plan): [] for count in counts for plan in options.plans.split(",")}
@@ -359,7 +366,6 @@ def main():
     if options.measured and not options.paced:
         sys.exit("lan.py: --measured is for paced machines; give --paced with their parts of a core")
     with tempfile.TemporaryDirectory() as folder:
-        options.measured = options.measured and folder
         if not options.data:
             draw_data(folder, options.images or max(batches) * (options.steps + 1), few=bool(options.images))
         for options.net in nets:

@@ -205,8 +205,8 @@ void share_filters(const SharingFilters& job, const Operands& of, float* scratch
   }
 }
 
-/// The pass over few tiles: their inputs have fewer values, which are shared. A thread takes a panel of filters at a
-/// time, and some of its channels.
+/// The pass over few tiles, or over more filters than can be shared: threads share the values of the inputs of a round
+/// of tiles. A thread takes a panel of filters at a time, and some of its channels.
 struct SharingInputs : ConvolvingTiles {
   static constexpr int kTiles = 128;             ///< of a round, whose sums stay in a core's cache
   static constexpr int kChannels = 64 / kWidth;  ///< blocks, whose filters' values do
