@@ -90,8 +90,9 @@ def reads_photographs(options):
 
 def device_of(options, machine):
     """Returns the name of a machine's device."""
-    paced = machine.get("times") or f"{machine.get('speed', 0):g}"
-    return f"paced:{paced}" if options.paced else "cpu"
+    if not options.paced:
+        return "cpu"
+    return f"paced:{machine['times']}" if "times" in machine else f"paced:{machine['speed']:g}"
 
 
 def measure_core(options, folder, speeds):

@@ -161,6 +161,7 @@ constexpr std::size_t kSharedValues = std::size_t{4} << 20U;
 /// time.
 struct SharingFilters : ConvolvingTiles {
   SharingFilters(const WinogradShape& of, int of_points, int of_threads) : ConvolvingTiles(of, of_points, of_threads) {
+    // The sums of so many tiles stay in a core's cache. The other limit, 8 MB of inputs' values, bounds the memory.
     const int usual = smaller(4 * kTileRows, tiles_within(std::size_t{2} << 20U));
     int ranges = divided_up(tiles.count, usual);
     if (ranges < 8 * threads) ranges = divided_up(ranges, threads) * threads;
