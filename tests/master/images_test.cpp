@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -80,30 +81,45 @@ std::vector<ShardState> train_some(Trunk& trunk, const Cut& cut, const Batches& 
   return trunk.snapshot();
 }
 
-class ImagesOnTheWire : public testing::TestWithParam<DataCase> {};
+/// One machine and one slave that train on the images of the case.
+class ImagesOnTheWire : public testing::TestWithParam<DataCase> {
+ protected:
+  void SetUp() override {
+    data_ = GetParam().open();
+    if (data_.training.count() == 0) GTEST_SKIP() << "the images are not here; set CONVOY_TEST_DATA";
+    cut_ = net_for(data_.training.shape, data_.classes);
+    plan_ = proportional_plan(cut_.trunk, kBatch, {"a"}, {1.0});
+    batches_.emplace(data_, Part::training, kBatch, kSeed, GetParam().augment);
+    slave_.emplace(lobby_.endpoint(), 1, std::vector<std::string>{"eigen"});
+    crew_.gather(1, stop_, [] {});
+  }
+
+  void TearDown() override { crew_.dismiss("the test finished"); }
+
+  /// The bytes of the gradients that the slave receives in each step.
+  double gradients() const {
+    return sizeof(float) * static_cast<double>(output_shape(cut_.trunk[0], kBatch, 6).size());
+  }
+
+  DataSet data_;
+  Cut cut_;
+  Plan plan_;
+  std::optional<Batches> batches_;
+  const std::unique_ptr<Device> device_ = make_device("eigen", {.threads = 1});
+  Lobby lobby_{"tcp://127.0.0.1:*", "test"};
+  Crew crew_{lobby_};
+  std::optional<SlaveThreads> slave_;
+  const std::atomic<bool> stop_{false};
+};
 
 TEST_P(ImagesOnTheWire, GiveTheBitsOfOneMachine) {
-  const DataSet data = GetParam().open();
-  if (data.training.count() == 0) GTEST_SKIP() << "the images are not here; set CONVOY_TEST_DATA";
-  const Cut cut = net_for(data.training.shape, data.classes);
-  const Batches batches(data, Part::training, kBatch, kSeed, GetParam().augment);
-  const auto device = make_device("eigen", {.threads = 1});
-  LocalTrunk local(cut.trunk, batches.image_shape(), *device);
-  const std::vector<ShardState> expected = train_some(local, cut, batches);
-
-  Lobby lobby("tcp://127.0.0.1:*", "test");
-  Crew crew(lobby);
-  const SlaveThreads slaves(lobby.endpoint(), 1, {"eigen"});
-  const std::atomic<bool> stop{false};
-  crew.gather(1, stop, [] {});
-  ClusterTrunk trunk(cut.trunk, proportional_plan(cut.trunk, kBatch, {"a"}, {1.0}), crew, nullptr, 20s);
-  const std::vector<ShardState> states = train_some(trunk, cut, batches);
+  LocalTrunk local(cut_.trunk, batches_->image_shape(), *device_);
+  const std::vector<ShardState> expected = train_some(local, cut_, *batches_);
+  ClusterTrunk trunk(cut_.trunk, plan_, crew_, nullptr, 20s);
+  const std::vector<ShardState> states = train_some(trunk, cut_, *batches_);
   EXPECT_TRUE(same_bits(states[0], expected[0]));
-  const std::vector<MemberTime> times = trunk.take_times();
-  const Shape maps = output_shape(cut.trunk[0], kBatch, 6);
-  const std::size_t received = batches.image_shape().size() + sizeof(float) * maps.size();
-  EXPECT_EQ(times[0].received, static_cast<double>(kSteps * received)) << "pixels, and gradients in fp32";
-  crew.dismiss("the test finished");
+  const auto pixels = static_cast<double>(batches_->image_shape().size());
+  EXPECT_EQ(trunk.take_times()[0].received, kSteps * (pixels + gradients())) << "pixels, and gradients in fp32";
 }
 
 /// The originals of some steps.
@@ -122,53 +138,39 @@ std::set<std::string> originals_in(const Batches& batches, int epoch) {
 }
 
 TEST_P(ImagesOnTheWire, TravelOnceWhereSlavesKeepThem) {
-  const DataSet data = GetParam().open();
-  if (data.training.count() == 0) GTEST_SKIP() << "the images are not here; set CONVOY_TEST_DATA";
-  const Cut cut = net_for(data.training.shape, data.classes);
-  const Batches batches(data, Part::training, kBatch, kSeed, GetParam().augment);
-  const auto device = make_device("eigen", {.threads = 1});
-  LocalTrunk local(cut.trunk, batches.image_shape(), *device);
-  const std::vector<ShardState> first = train_some(local, cut, batches);
-  const std::vector<ShardState> second = train_some(local, cut, batches, 1);
-  const auto size = static_cast<double>(data.training.shape.size());
+  LocalTrunk local(cut_.trunk, batches_->image_shape(), *device_);
+  const std::vector<ShardState> first = train_some(local, cut_, *batches_);
+  const std::vector<ShardState> second = train_some(local, cut_, *batches_, 1);
+  const auto size = static_cast<double>(data_.training.shape.size());
   const double needed = kSteps * kBatch * size;
-
-  Lobby lobby("tcp://127.0.0.1:*", "test");
-  Crew crew(lobby);
-  const SlaveThreads slaves(lobby.endpoint(), 1, {"eigen"});
-  const std::atomic<bool> stop{false};
-  crew.gather(1, stop, [] {});
-  Plan plan = proportional_plan(cut.trunk, kBatch, {"a"}, {1.0});
   const auto train = [&](ImageBytes& bytes, int epoch) {
-    ClusterTrunk trunk(cut.trunk, plan, crew, nullptr, 20s);
+    ClusterTrunk trunk(cut_.trunk, plan_, crew_, nullptr, 20s);
     trunk.offer_images(bytes);
-    std::vector<ShardState> states = train_some(trunk, cut, batches, epoch);
-    const double maps = sizeof(float) * static_cast<double>(output_shape(cut.trunk[0], kBatch, 6).size());
-    EXPECT_EQ(trunk.take_times()[0].received, bytes.sent + kSteps * maps) << "images, and gradients in fp32";
+    std::vector<ShardState> states = train_some(trunk, cut_, *batches_, epoch);
+    EXPECT_EQ(trunk.take_times()[0].received, bytes.sent + kSteps * gradients()) << "images, and gradients in fp32";
     return states;
   };
   ImageBytes once;
   EXPECT_TRUE(same_bits(train(once, 0)[0], first[0]));
   ImageBytes next;
   EXPECT_TRUE(same_bits(train(next, 1)[0], second[0]));
-  set_micro_batches(plan, 2);  // each step has two sends of images
+  set_micro_batches(plan_, 2);  // each step has two sends of images
   ImageBytes again;
   train(again, 0);
-  if (originals_in(batches, 0).empty()) {
+  if (originals_in(*batches_, 0).empty()) {
     EXPECT_EQ(once.sent, needed);
     EXPECT_EQ(again.sent, needed) << "images that are new in each epoch are not kept";
     EXPECT_EQ(again.kept, 0.0);
   } else {
-    std::set<std::string> all = originals_in(batches, 0);
+    std::set<std::string> all = originals_in(*batches_, 0);
     EXPECT_EQ(once.sent, size * static_cast<double>(all.size()));
     EXPECT_EQ(once.sent + once.kept, needed);
     EXPECT_EQ(again.sent, 0.0);
     EXPECT_EQ(again.kept, needed);
     const auto known = static_cast<double>(all.size());
-    all.merge(originals_in(batches, 1));
+    all.merge(originals_in(*batches_, 1));
     EXPECT_EQ(next.sent, size * (static_cast<double>(all.size()) - known));
   }
-  crew.dismiss("the test finished");
 }
 
 INSTANTIATE_TEST_SUITE_P(
