@@ -9,7 +9,8 @@ small machine shows what many do at full speed; there are no quotas then. All of
 this machine must be fast enough for it: the column CPU says how much of them the members used, and in brackets how busy
 all programs kept them. Where they are not, scale speeds down: links scale with them. With --measured as well, the numbers
 of --paced are parts of a core of this machine: its times are measured first, and divided by these numbers. So the times
-are those of real kernels on a share of a batch, without the slices in which quotas let programs compute.
+are those of real kernels, by a line through those of two small batches, without the slices in which quotas let programs
+compute.
 
 usage: bench/lan.py [options]      (after scripts/build)
 
@@ -102,7 +103,7 @@ def measure_core(options, folder, speeds):
     words = command(argparse.Namespace(**{**vars(options), "paced": ""}), folder, {}, f"{folder}/measured", 1)
     address = f"tcp://127.0.0.1:{PORT}"
     slave = subprocess.Popen([BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--device", "cpu", "--threads", "1",
-                              "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                              "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         sh(*words, "--slaves", 1, "--listen", address, "--insecure")
     finally:
@@ -286,14 +287,14 @@ def table(options, folder, speeds, counts):
     """Prints the rows of one net and batch size, and returns the relative errors of the predictions."""
     fastest = max(speeds)
     alone_steps = min(options.steps, 3)
-    if options.measured:
-        measure_core(options, folder, speeds)
     times = (lambda speed: times_of_core(folder, speed)) if options.measured else None
     described = options.paced and not options.measured
     mbits = options.mbits or (1000.0 * fastest / options.gflops if described else 0.0)
     lan = Lan(folder, mbits or 10000)
     try:
         master, slaves = machines_of(options, lan, speeds, max(counts), times)
+        if options.measured:
+            measure_core(options, folder, speeds)
         bases = [options.alone or train_alone(options, lan, folder, slaves, alone_steps)]
         kind = f"paced machine of {fastest:g} GFLOP/s, links of {mbits:g} Mbit/s" if described else \
             f"{'paced ' if options.paced else ''}machine of {fastest:g} cores"
@@ -344,7 +345,7 @@ def main():
                         help="the numbers of --paced are parts of a core of this machine, whose times are measured")
     parser.add_argument("--mbits", type=float, default=0.0,
                         help="bandwidth of each link; 0: scaled by the machine's speed, with 1 Gbit/s for --gflops")
-    parser.add_argument("--gflops", type=float, default=240.0)
+    parser.add_argument("--gflops", type=float, default=240.0, help="see --mbits (default: 240)")
     parser.add_argument("--steps", type=int, default=4, help="steps of a run")
     parser.add_argument("--skip", type=int, default=1, metavar="STEPS", help="first steps of a run that are not counted (default: 1)")
     parser.add_argument("--images", type=int, default=0, help="without --data: number of images to train on. If it is small, slaves "

@@ -31,7 +31,7 @@ struct ChannelPart {
   InputGradientBy input_gradient_by = InputGradientBy::backward;
   /// The number type of the factors: inputs, weights and output gradients. Sums and stored weights are floats.
   dnnl::memory::data_type factors = dnnl::memory::data_type::f32;
-  bool winograd = false;  ///< all passes by OnednnWinograd; the layouts above then do not count
+  bool winograd = false;  ///< all passes by kernels/winograd; the layouts above then do not count
 };
 
 /// Returns a part's channels of maps or of weights: a view, or `whole` itself where the part has all channels.

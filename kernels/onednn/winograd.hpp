@@ -9,8 +9,8 @@
 
 namespace convoy {
 
-/// Returns whether the passes of a shard are computed with fewer multiplications. The answer depends on the shard and
-/// on the processor's instructions alone.
+/// Returns whether the passes of a shard are computed with fewer multiplications. The answer depends on the shard, with
+/// the images of its micro-batches, on the processor's instructions, and on whether factors are bfloat16.
 bool winograd_pays(const OnednnEngine& engine, const ShardSpec& spec);
 
 /// The forward pass of a micro-batch and the filter gradient of a batch. Maps are in blocks of channels, as wide as a

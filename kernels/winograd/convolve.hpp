@@ -154,20 +154,22 @@ struct ConvolvingTiles {
   int panels;
 };
 
-/// The values that threads share, in floats. They stay in a cache that all cores share, and bound the memory of a pass.
+/// The values that threads share, in floats. They stay in a cache that all cores share, and bound the memory of a pass
+/// on fewer than some 2000 channels.
 constexpr std::size_t kSharedValues = std::size_t{4} << 20U;
 
-/// The pass over many tiles: their filters have fewer values, which are shared. A thread takes a range of tiles at a
-/// time.
+/// The pass over many tiles, whose filters have fewer values, which are shared, and over too few filters to keep all
+/// threads busy. A thread takes a range of tiles at a time.
 struct SharingFilters : ConvolvingTiles {
   SharingFilters(const WinogradShape& of, int of_points, int of_threads) : ConvolvingTiles(of, of_points, of_threads) {
-    // The sums of so many tiles stay in a core's cache. The other limit, 8 MB of inputs' values, bounds the memory.
+    // The sums of so many tiles stay in a core's cache. The other limit, 8 MB of inputs' values, bounds the memory on
+    // fewer than some 1000 channels.
     const int usual = smaller(4 * kTileRows, tiles_within(std::size_t{2} << 20U));
     int ranges = divided_up(tiles.count, usual);
     if (ranges < 8 * threads) ranges = divided_up(ranges, threads) * threads;
     range_tiles = divided_up(tiles.count, ranges);
   }
-  bool pays() const { return tiles.count > shape.filters && shared() <= kSharedValues; }
+  bool pays() const { return (tiles.count > shape.filters || panels < threads) && shared() <= kSharedValues; }
   std::size_t shared() const { return panels * filter_values(channel_blocks); }
   std::size_t of_thread() const { return input_values(range_tiles) + sums(range_tiles); }
   std::size_t scratch() const { return shared() + threads * of_thread(); }

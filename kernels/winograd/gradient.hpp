@@ -24,8 +24,10 @@ struct FindingGradient {
         filter_blocks(of.filters / kWidth),
         channel_parts(divided_up(channel_blocks, kChannels)),
         filter_parts(divided_up(filter_blocks, kFilters)) {
+    // As few as keep all threads busy, because each share but the first has weights of its own.
     const int parts = channel_parts * filter_parts;
-    shares = parts % threads == 0 || parts >= 3 * threads ? 1 : smaller(threads, tiles.count);
+    while (shares * parts % threads != 0 && shares * parts < 3 * threads) ++shares;
+    shares = smaller(shares, tiles.count);
   }
 
   std::size_t weights() const { return std::size_t(shape.kernel) * shape.kernel * shape.channels * shape.filters; }
@@ -42,7 +44,7 @@ struct FindingGradient {
   int filter_blocks;
   int channel_parts;
   int filter_parts;
-  int shares;  ///< of the tiles; the gradients of the shares are added in the end
+  int shares = 1;  ///< of the tiles; the gradients of the shares are added in the end
 };
 
 /// Computes the values of the output gradients of some tiles and blocks of filters.

@@ -49,7 +49,7 @@ struct WinogradEpilogue {
 /// bits, and neither the number of threads nor that of the samples changes the maps of a sample.
 struct WinogradKernels {
   int width = 0;  ///< floats in a vector
-  /// Return the floats of scratch memory, aligned to 64 bytes, that a pass uses.
+  /// Return the floats of scratch memory that a pass uses. It is fastest where they are aligned to 64 bytes.
   std::size_t (*convolve_scratch)(const WinogradShape& shape, int threads) = nullptr;
   std::size_t (*gradient_scratch)(const WinogradShape& shape, int threads) = nullptr;
   /// Computes the maps. With `turned` the rows and columns of the weights are reversed: with weights whose channels and

@@ -19,7 +19,8 @@ struct Case {
   const char* name;
 };
 
-/// Blocks of channels and filters; the test multiplies them by the width of the vectors.
+/// Returns a shape whose channels and filters are numbers of blocks; the test multiplies them by the width of the
+/// vectors.
 WinogradShape blocks(int samples, int channels, int filters, int height, int width, int kernel, int top, int left,
                      int out_height, int out_width) {
   return {samples, channels, filters, height, width, out_height, out_width, kernel, top, left};
@@ -37,6 +38,7 @@ const std::vector<Case>& cases() {
       {blocks(2, 9, 7, 12, 12, 3, 1, 1, 12, 12), "ManyBlocks"},
       {blocks(40, 2, 3, 5, 6, 3, 1, 1, 5, 6), "MoreTilesThanFilters"},
       {blocks(136, 1, 19, 4, 3, 3, 1, 1, 4, 3), "TwoRoundsOfTiles"},
+      {blocks(137, 17, 19, 2, 1, 3, 1, 1, 2, 1), "UnequalRoundsOfManyChannels"},
       {blocks(1, 1, 1, 4, 4, 5, 2, 2, 4, 4), "OneTileOf5"},
       {blocks(3, 2, 3, 9, 7, 5, 2, 2, 9, 7), "OddSizesOf5"},
       {blocks(2, 1, 5, 8, 13, 5, 0, 0, 4, 9), "WithoutPaddingOf5"},
@@ -215,6 +217,11 @@ TEST_P(Winograd, FindsGradientsOfWeights) {
   }
 }
 
+TEST_P(Winograd, TakesLittleMemoryForEachOfManyThreads) {
+  constexpr int kMany = 48;
+  EXPECT_LE(kernels_->gradient_scratch(shape_, kMany), 3 * kMany * kernels_->gradient_scratch(shape_, 1) / 2);
+}
+
 TEST_P(Winograd, ComputesEachSampleByItself) {
   const std::vector<float> all = convolve(shape_, input_, weights_, false, {}, 2);
   WinogradShape one = shape_;
@@ -259,12 +266,16 @@ TEST(WinogradPays, ForTheStagesThatDevicesAreTestedOn) {
 
 TEST(WinogradPays, NotForOtherConvolutionsOrFewValues) {
   OnednnEngine engine;
-  for (const char* name : {"Plain", "Dilated", "DilatedTwoGroups", "FiftyChannels"}) {
-    EXPECT_FALSE(winograd_pays(engine, stage_case(name).spec)) << name;
+  ShardSpec strided = stage_case("TilesOf3").spec;
+  strided.stage.conv.stride_w = 2;
+  for (const int width : {8, 16}) {
+    if (winograd_kernels(width) == nullptr) continue;
+    engine.vector_width = width;
+    for (const char* name : {"Plain", "Dilated", "DilatedTwoGroups", "FiftyChannels"}) {
+      EXPECT_FALSE(winograd_pays(engine, stage_case(name).spec)) << name << ", vectors of " << width;
+    }
+    EXPECT_FALSE(winograd_pays(engine, strided)) << "stride, vectors of " << width;
   }
-  ShardSpec spec = stage_case("TilesOf3").spec;
-  spec.stage.conv.stride_w = 2;
-  EXPECT_FALSE(winograd_pays(engine, spec)) << "stride";
 }
 
 }  // namespace
