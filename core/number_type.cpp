@@ -21,8 +21,14 @@ constexpr std::uint32_t kHalfOverflow = 0x477FF000;  // 65520, the smallest magn
 constexpr std::uint32_t kHalfNormal = 0x38800000;    // 2^-14, the smallest normal value
 constexpr std::uint32_t kHalfUnit = 0x3F000000;      // 0.5; adding it leaves multiples of 2^-24 in the lowest bits
 
-// Selects instead of branches let compilers vectorise both formats.
+// Selects instead of branches let compilers vectorise the formats.
+struct Fp32 {
+  using Bits = std::uint32_t;
+  static CONVOY_INLINE float decode(std::uint32_t value) { return std::bit_cast<float>(value); }
+};
+
 struct Bf16 {
+  using Bits = std::uint16_t;
   static CONVOY_INLINE std::uint16_t encode(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16U) & 1U);
@@ -33,6 +39,7 @@ struct Bf16 {
 };
 
 struct Fp16 {
+  using Bits = std::uint16_t;
   static CONVOY_INLINE std::uint16_t encode(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & kMagnitude;
@@ -64,12 +71,13 @@ CONVOY_INLINE void encode_all(std::span<const float> from, std::byte* to) {
   }
 }
 
-template <class Format>
+template <class Format, bool kAdd>
 CONVOY_INLINE void decode_all(const std::byte* from, std::span<float> to) {
   for (std::size_t i = 0; i < to.size(); ++i) {
-    std::uint16_t value = 0;
-    std::memcpy(&value, from + i * sizeof(value), sizeof(value));
-    to[i] = Format::decode(value);
+    typename Format::Bits bits = 0;
+    std::memcpy(&bits, from + i * sizeof(bits), sizeof(bits));
+    const float value = Format::decode(bits);
+    to[i] = kAdd ? to[i] + value : value;
   }
 }
 
@@ -79,9 +87,9 @@ CONVOY_WIDE void encode_wide(std::span<const float> from, std::byte* to) {
   encode_all<Format>(from, to);
 }
 
-template <class Format>
+template <class Format, bool kAdd>
 CONVOY_WIDE void decode_wide(const std::byte* from, std::span<float> to) {
-  decode_all<Format>(from, to);
+  decode_all<Format, kAdd>(from, to);
 }
 #endif
 
@@ -93,12 +101,12 @@ void encode_as(std::span<const float> from, std::byte* to) {
   encode_all<Format>(from, to);
 }
 
-template <class Format>
+template <class Format, bool kAdd>
 void decode_as(const std::byte* from, std::span<float> to) {
 #ifdef CONVOY_WIDE
-  if (has_wide_vectors()) return decode_wide<Format>(from, to);
+  if (has_wide_vectors()) return decode_wide<Format, kAdd>(from, to);
 #endif
-  decode_all<Format>(from, to);
+  decode_all<Format, kAdd>(from, to);
 }
 
 constexpr std::size_t kBlock = 64;
@@ -185,9 +193,31 @@ void encode_by_chance(std::span<const float> from, std::byte* to, std::uint64_t 
 void decode(NumberType type, const std::byte* from, std::span<float> to) {
   switch (type) {
     case NumberType::fp32: std::memcpy(to.data(), from, to.size_bytes()); return;
-    case NumberType::bf16: decode_as<Bf16>(from, to); return;
-    case NumberType::fp16: decode_as<Fp16>(from, to); return;
+    case NumberType::bf16: decode_as<Bf16, false>(from, to); return;
+    case NumberType::fp16: decode_as<Fp16, false>(from, to); return;
     case NumberType::int8: decode_blocks(from, to); return;
+  }
+}
+
+void decode_and_add(NumberType type, const std::byte* from, std::span<float> to) {
+  switch (type) {
+    case NumberType::fp32: decode_as<Fp32, true>(from, to); return;
+    case NumberType::bf16: decode_as<Bf16, true>(from, to); return;
+    case NumberType::fp16: decode_as<Fp16, true>(from, to); return;
+    case NumberType::int8: break;
+  }
+}
+
+void encode_places(NumberType type, const std::vector<std::span<const float>>& places, std::byte* to,
+                   std::uint64_t seed) {
+  if (type == NumberType::int8) {  // a block may have values of two places
+    std::vector<float> values;
+    for (const std::span<const float> place : places) values.insert(values.end(), place.begin(), place.end());
+    return encode_by_chance(values, to, seed);
+  }
+  for (const std::span<const float> place : places) {
+    encode(type, place, to);
+    to += bytes_of(type, place.size());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace convoy {
 
@@ -22,6 +23,8 @@ std::size_t values_in(NumberType type, std::size_t bytes);
 void encode(NumberType type, std::span<const float> from, std::byte* to);
 /// Decodes to.size() values from `from`. Every value of `type` is a float, so nothing is rounded.
 void decode(NumberType type, const std::byte* from, std::span<float> to);
+/// Decodes to.size() values of a type other than int8 from `from` and adds them to those of `to`.
+void decode_and_add(NumberType type, const std::byte* from, std::span<float> to);
 
 /// Replaces each value by the one that arrives when it travels in a type other than int8.
 void round_to(NumberType type, std::span<float> values);
@@ -31,5 +34,10 @@ void round_to(NumberType type, std::span<float> values);
 /// precision", ICML 2015). The bits of `seed` decide the direction. A block that contains an infinity or NaN decodes to
 /// infinities or NaN throughout.
 void encode_by_chance(std::span<const float> from, std::byte* to, std::uint64_t seed);
+
+/// Encodes values that lie in several places, one place after another: as encode() does or, where the type is int8, as
+/// encode_by_chance().
+void encode_places(NumberType type, const std::vector<std::span<const float>>& places, std::byte* to,
+                   std::uint64_t seed);
 
 }  // namespace convoy

@@ -95,13 +95,7 @@ void GradientSums::add(const Task& sum, const Box& box, bool first, std::size_t 
   Slab& total = maps_.gradient(sum.stage);
   const SampleRange samples = total.place(sum.micro_batch, box.samples);
   total.for_each_run(samples, box.channels, begin, count, [&](std::span<float> run) {
-    if (first) {
-      decode(type, from, run);
-    } else {
-      scratch_.resize(run.size());
-      decode(type, from, scratch_);
-      accumulate(scratch_.data(), run, false);
-    }
+    first ? decode(type, from, run) : decode_and_add(type, from, run);
     from += bytes_of(type, run.size());
   });
 }

@@ -34,7 +34,6 @@ class GradientSums {
   Flights& flights_;
   Carrier carrier_;
   std::map<int, std::vector<std::size_t>> added_;  ///< by sum task, how many values of each addend it contains
-  AlignedVector<float> scratch_;
 };
 
 }  // namespace convoy

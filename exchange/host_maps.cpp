@@ -73,19 +73,11 @@ void HostMaps::copy(int stage, int sample, FilterRange channels, float* to) cons
 
 void HostMaps::encode_values(const Task& sent, std::size_t first, std::size_t count, std::uint64_t seed,
                              std::byte* to) {
-  const NumberType type = wire_type(sent, plan_.plan);
   Slab& slab = of(sent);
-  const SampleRange samples = slab.place(sent.micro_batch, sent.samples);
-  if (type == NumberType::int8) {
-    scratch_.clear();
-    slab.for_each_run(samples, sent.filters, first, count,
-                      [&](std::span<float> run) { scratch_.insert(scratch_.end(), run.begin(), run.end()); });
-    return encode_by_chance(scratch_, to, seed);
-  }
-  slab.for_each_run(samples, sent.filters, first, count, [&](std::span<float> run) {
-    encode(type, run, to);
-    to += bytes_of(type, run.size());
-  });
+  std::vector<std::span<const float>> runs;
+  slab.for_each_run(slab.place(sent.micro_batch, sent.samples), sent.filters, first, count,
+                    [&](std::span<float> run) { runs.push_back(run); });
+  encode_places(wire_type(sent, plan_.plan), runs, to, seed);
 }
 
 void HostMaps::encode_pixels(const Task& sent, std::size_t first, std::size_t count, std::byte* to) {

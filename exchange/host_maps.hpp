@@ -69,7 +69,6 @@ class HostMaps {
   std::map<int, Slab> gradients_;
   std::map<int, Slab> parts_;
   std::map<int, int> first_reader_;
-  AlignedVector<float> scratch_;
 };
 
 }  // namespace convoy

@@ -27,6 +27,20 @@ bool is_of_one_holder(const Task& sent) {
   return sent.cargo == Cargo::filter_part || (carries_statistics(sent) && !is_joint(sent));
 }
 
+/// Returns the places of `count` of the values in `places`, from index `first` on.
+std::vector<std::span<const float>> cut(const std::vector<std::span<const float>>& places, std::size_t first,
+                                        std::size_t count) {
+  std::vector<std::span<const float>> some;
+  for (const std::span<const float> place : places) {
+    const std::size_t skipped = std::min(first, place.size());
+    const std::size_t taken = std::min(count, place.size() - skipped);
+    if (taken > 0) some.push_back(place.subspan(skipped, taken));
+    first -= skipped;
+    count -= taken;
+  }
+  return some;
+}
+
 }  // namespace
 
 Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device* device, Carrier carrier,
@@ -187,17 +201,19 @@ void Node::update(const Task& task) {
 void Node::encode(const Task& sent, std::size_t first, std::size_t count, std::byte* to) {
   if (carries_images(sent)) return host_.encode_pixels(sent, first, count, to);
   const std::uint64_t seed = pass_.seed + name_of_values(sent) + first;
-  const bool of_weights = concerns_weights(sent);
-  if (!of_weights && !carries_statistics(sent)) return host_.encode_values(sent, first, count, seed, to);
-  // All parcels of the task are cut from one copy.
-  if (first == 0) of_weights ? put_weights_to_send(sent) : statistics_.put_to_send(sent, to_send_);
-  const std::span<const float> values = std::span<const float>(to_send_).subspan(first, count);
-  const NumberType type = wire_type(sent, plan_.plan);
-  type == NumberType::int8 ? encode_by_chance(values, to, seed) : convoy::encode(type, values, to);
+  if (!concerns_weights(sent) && !carries_statistics(sent)) return host_.encode_values(sent, first, count, seed, to);
+  encode_places(wire_type(sent, plan_.plan), cut(places_to_send(sent, first == 0), first, count), to, seed);
 }
 
-void Node::put_weights_to_send(const Task& sent) {
-  if (sent.cargo != Cargo::weights) return weight_sums_.put_to_send(sent, to_send_);
+/// The places of the values of a send of weights, of their gradients or of statistics. Weights and statistics are
+/// copied at the `first` parcel of the send.
+std::vector<std::span<const float>> Node::places_to_send(const Task& sent, bool first) {
+  if (sent.cargo == Cargo::filter_part || sent.cargo == Cargo::filter_sum) return weight_sums_.to_send(sent);
+  if (first) sent.cargo == Cargo::weights ? copy_weights(sent) : statistics_.put_to_send(sent, to_send_);
+  return {to_send_};
+}
+
+void Node::copy_weights(const Task& sent) {
   const ShardState state = sends_weights() ? slice(thesis_->weights(static_cast<std::size_t>(sent.stage)), sent.filters)
                                            : shards_.state(sent.stage, sent.filters);
   to_send_.clear();
@@ -215,7 +231,7 @@ std::size_t Node::expect_due(int from, int index, std::size_t first, const Bytes
     fail("values of task {} came from node {}, which has no such task to send here in this step", index, from);
   }
   const Task& sent = schedule_.task(index);
-  const std::size_t all = values_of(sent, trunk());
+  const std::size_t all = schedule_.values(index);
   const auto flight = flights_.find(index);
   const std::size_t received = flight == flights_.end() ? 0 : flight->second.received;
   const NumberType type = wire_type(sent, plan_.plan);
@@ -245,7 +261,7 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   } else if (!passed_on) {
     host_.place(sent, first, as_kept(sent, plan_.plan, bytes));
   }
-  if (flight.received == values_of(sent, trunk())) take_whole(index);
+  if (flight.received == schedule_.values(index)) take_whole(index);
 }
 
 const Task* Node::images_due(int from, int index, bool next) const {
@@ -290,7 +306,7 @@ void Node::take_weights(int index) {
   // ones.
   const bool updates_them = plan_.joins_gradients(sent.stage) && takes_sums(plan_.plan, sent.node, plan_.index);
   if (plan_.is_master() && updates_them) return;
-  convoy::take_floats(flights_.at(index), sent, plan_.plan, values_of(sent, trunk()), scratch_);
+  convoy::take_floats(flights_.at(index), sent, plan_.plan, scratch_);
   const auto stage = static_cast<std::size_t>(sent.stage);
   if (sends_weights()) return put_weights(sent.filters, scratch_, held(stage), thesis_->weights(stage));
   shards_.take_weights(sent.stage, sent.filters, scratch_);

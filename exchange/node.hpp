@@ -113,7 +113,8 @@ class Node {
   void run(const Task& task);
   void update(const Task& task);
   void encode(const Task& sent, std::size_t first, std::size_t count, std::byte* to);
-  void put_weights_to_send(const Task& sent);
+  std::vector<std::span<const float>> places_to_send(const Task& sent, bool first);
+  void copy_weights(const Task& sent);
   std::size_t expect_due(int from, int task, std::size_t first, const Bytes& bytes) const;
   void take_part(int task, const Bytes& bytes);
   void take_whole(int task);
@@ -136,7 +137,7 @@ class Node {
   Pass pass_;                     ///< the step's pass, or that of the step before where it has none
   bool sent_ahead_ = false;       ///< whether send_ahead() has sent the images of the next step
   std::vector<double> seconds_;   ///< computing time, by stage
-  AlignedVector<float> to_send_;  ///< parameters, their gradients, or statistics of the send task in progress
+  AlignedVector<float> to_send_;  ///< parameters or statistics of the send task in progress
   AlignedVector<float> scratch_;
 };
 

@@ -13,11 +13,10 @@ NodePlan::NodePlan(const Plan& whole, const std::vector<Stage>& stages, int node
       testing(make_task_graph(plan, trunk, false)),
       needed(thesis ? std::vector<bool>(trunk.size(), true) : needed_gradients(trunk)),
       held(held_boxes(plan, training, index)),
-      residence(find_residence(plan, trunk, {&training, &testing}, index)) {}
-
-bool NodePlan::joins_gradients(int stage) const {
-  const auto s = static_cast<std::size_t>(stage);
-  return has_several_rows(plan.stages[s]) && has_trained_parameters(trunk[s]);
+      residence(find_residence(plan, trunk, {&training, &testing}, index)) {
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    joins.push_back(has_several_rows(plan.stages[s]) && has_trained_parameters(trunk[s]));
+  }
 }
 
 bool NodePlan::finds_gradients(const Task& task) const {

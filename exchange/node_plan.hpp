@@ -30,7 +30,7 @@ struct NodePlan {
   /// Whether the heads' gradient with respect to a stage's maps goes to the node's own shard alone.
   bool from_heads(int stage) const { return residence.from_heads[stage]; }
   /// Whether several members find gradients of the same weights, so that owners add these up.
-  bool joins_gradients(int stage) const;
+  bool joins_gradients(int stage) const { return joins[stage]; }
   /// Whether the node knows more of its own filters' gradients after a task.
   bool finds_gradients(const Task& task) const;
   /// Whether a step needs the gradient with respect to the values that a stage reads.
@@ -45,7 +45,8 @@ struct NodePlan {
   TaskGraph testing;
   /// By stage, whether a step needs the gradient with respect to its maps. The scheme of the thesis finds all of them.
   std::vector<bool> needed;
-  std::vector<Box> held;  ///< held_box() of this node, by stage
+  std::vector<bool> joins;  ///< by stage, whether joins_gradients() holds
+  std::vector<Box> held;    ///< held_box() of this node, by stage
   Residence residence;
 };
 

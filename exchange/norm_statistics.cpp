@@ -15,7 +15,7 @@ void NormStatistics::join(const Task& task) {
     const FilterRange both = common(part.filters, task.filters);
     std::vector<float> values;
     if (part.kind == TaskKind::send) {
-      take_floats(flights_.at(index), part, plan_.plan, values_of(part, plan_.trunk), scratch_);
+      take_floats(flights_.at(index), part, plan_.plan, scratch_);
       values = statistics_of<float>(scratch_, {both.first - part.filters.first, both.count});
       flights_.erase(index);
     } else {
@@ -28,7 +28,7 @@ void NormStatistics::join(const Task& task) {
 }
 
 void NormStatistics::take_joint(int sent) {
-  take_floats(flights_.at(sent), task(sent), plan_.plan, values_of(task(sent), plan_.trunk), scratch_);
+  take_floats(flights_.at(sent), task(sent), plan_.plan, scratch_);
   joint_[task(sent).stage] = {task(sent).filters, {scratch_.begin(), scratch_.end()}};
 }
 

@@ -35,7 +35,7 @@ void Outbox::begin_step() {
 }
 
 void Outbox::send(int index) {
-  const std::size_t all = values_of(schedule_.task(index), plan_.trunk);
+  const std::size_t all = schedule_.values(index);
   for (std::size_t first = 0; first < all;) first += send_some(index, first);
 }
 
@@ -63,7 +63,7 @@ std::vector<int> Outbox::send_parts() {
     const int index = parts_.front();
     part_sent_ += send_some(index, part_sent_);
     --credit_;
-    if (part_sent_ < values_of(schedule_.task(index), plan_.trunk)) continue;
+    if (part_sent_ < schedule_.values(index)) continue;
     part_sent_ = 0;
     parts_.pop_front();
     known_.erase(index);
@@ -74,7 +74,7 @@ std::vector<int> Outbox::send_parts() {
 
 std::size_t Outbox::send_some(int index, std::size_t first) {
   const Task& task = schedule_.task(index);
-  const std::size_t count = std::min(most_values_, values_of(task, plan_.trunk) - first);
+  const std::size_t count = std::min(most_values_, schedule_.values(index) - first);
   carrier_.send({.task = index, .to = task.to, .first = first, .bytes = encoded(index, first, count)});
   return count;
 }

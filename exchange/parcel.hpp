@@ -50,7 +50,21 @@ NumberType kept_type(const Task& sent, const Plan& plan);
 /// Decodes int8 values to floats when they arrive. Their blocks follow the order of sending, so they cannot be split
 /// into contiguous runs of a slab.
 Bytes as_kept(const Task& sent, const Plan& plan, const Bytes& bytes);
-/// Decodes all `count` values of a send task, which have arrived, to `to`.
-void take_floats(const Flight& flight, const Task& sent, const Plan& plan, std::size_t count, AlignedVector<float>& to);
+/// Decodes the values of a send task that have arrived to `to`.
+void take_floats(const Flight& flight, const Task& sent, const Plan& plan, AlignedVector<float>& to);
+
+/// The values of a send task that have arrived, from the first on, to be decoded straight to several places.
+class ArrivedValues {
+ public:
+  ArrivedValues(const Flight& flight, NumberType type) : type_(type), held_(flight.held) {}
+  /// Decodes the next to.size() values to `to`, which loses the values it had, or has them added with `add`.
+  void decode_next(std::span<float> to, bool add = false);
+
+ private:
+  NumberType type_;
+  const std::deque<Bytes>& held_;
+  std::size_t at_ = 0;    ///< index of the next values' bytes
+  std::size_t done_ = 0;  ///< bytes of these that were decoded
+};
 
 }  // namespace convoy

@@ -4,21 +4,25 @@
 
 namespace convoy {
 
+TaskSchedule::Graph::Graph(const TaskGraph& of, const std::vector<Stage>& trunk)
+    : graph(of), followers(followers_of(of)) {
+  for (const Task& task : of.tasks) values.push_back(task.kind == TaskKind::send ? values_of(task, trunk) : 0);
+}
+
 TaskSchedule::TaskSchedule(const NodePlan& plan)
-    : plan_(plan), training_followers_(followers_of(plan.training)), testing_followers_(followers_of(plan.testing)) {}
+    : plan_(plan), training_(plan.training, plan.trunk), testing_(plan.testing, plan.trunk) {}
 
 std::vector<int> TaskSchedule::begin(const StepWork& work, const std::function<bool(const Task&)>& done_before) {
   work_ = work;
   const bool training = work.update || work.trains();
-  graph_ = training ? &plan_.training : &plan_.testing;
-  followers_ = training ? &training_followers_ : &testing_followers_;
+  current_ = training ? &training_ : &testing_;
   heads_.clear();
-  missing_.assign(graph_->tasks.size(), 0);
-  done_.assign(graph_->tasks.size(), false);
+  missing_.assign(graph().tasks.size(), 0);
+  done_.assign(graph().tasks.size(), false);
   gradients_left_ = 0;
   std::vector<int> free;
-  for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
-    const Task& each = graph_->tasks[i];
+  for (std::size_t i = 0; i < graph().tasks.size(); ++i) {
+    const Task& each = graph().tasks[i];
     done_[i] = !is_in(each, work) || done_before(each);
     if (done_[i]) continue;
     missing_[i] = static_cast<std::size_t>(
@@ -54,9 +58,9 @@ int TaskSchedule::heads_ready() const {
 }
 
 std::optional<int> TaskSchedule::awaited_sender() const {
-  if (graph_ == nullptr) return std::nullopt;
-  for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
-    const Task& each = graph_->tasks[i];
+  if (current_ == nullptr) return std::nullopt;
+  for (std::size_t i = 0; i < graph().tasks.size(); ++i) {
+    const Task& each = graph().tasks[i];
     if (each.kind == TaskKind::send && each.to == plan_.index && !done_[i]) return each.node;
   }
   return std::nullopt;

@@ -26,13 +26,15 @@ class TaskSchedule {
   std::optional<int> take_ready();
 
   /// The graph of the current step, or of the last one; there is none before the first step.
-  bool has_begun() const { return graph_ != nullptr; }
-  bool is_training() const { return graph_ == &plan_.training; }
-  const TaskGraph& graph() const { return *graph_; }
-  bool is_task(int index) const { return index >= 0 && static_cast<std::size_t>(index) < graph_->tasks.size(); }
-  const Task& task(int index) const { return graph_->tasks[index]; }
+  bool has_begun() const { return current_ != nullptr; }
+  bool is_training() const { return current_ == &training_; }
+  const TaskGraph& graph() const { return current_->graph; }
+  bool is_task(int index) const { return index >= 0 && static_cast<std::size_t>(index) < graph().tasks.size(); }
+  /// The number of values of a send task.
+  std::size_t values(int index) const { return current_->values[index]; }
+  const Task& task(int index) const { return graph().tasks[index]; }
   /// The tasks of all nodes that wait for a task.
-  const std::vector<int>& followers(int index) const { return (*followers_)[index]; }
+  const std::vector<int>& followers(int index) const { return current_->followers[index]; }
   bool is_done(int index) const { return done_[index]; }
   /// The head tasks, by micro-batch, and how many of them, counted from the first, have what they wait for.
   const std::vector<int>& heads() const { return heads_; }
@@ -47,11 +49,19 @@ class TaskSchedule {
   std::optional<int> awaited_sender() const;
 
  private:
+  /// A graph and facts about its tasks.
+  struct Graph {
+    Graph(const TaskGraph& of, const std::vector<Stage>& trunk);
+
+    const TaskGraph& graph;
+    std::vector<std::vector<int>> followers;
+    std::vector<std::size_t> values;  ///< of sends; 0 for other tasks
+  };
+
   const NodePlan& plan_;
-  std::vector<std::vector<int>> training_followers_;
-  std::vector<std::vector<int>> testing_followers_;
-  const TaskGraph* graph_ = nullptr;
-  const std::vector<std::vector<int>>* followers_ = nullptr;
+  Graph training_;
+  Graph testing_;
+  const Graph* current_ = nullptr;
   StepWork work_;
   std::vector<int> heads_;
   std::vector<std::size_t> missing_;  ///< by task, how many of the tasks that it waits for are not done

@@ -1,7 +1,6 @@
 #include "exchange/weight_sums.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace convoy {
 
@@ -44,10 +43,11 @@ std::vector<Tensor>& WeightSums::sums(int stage) {
 void WeightSums::add_up(const Task& sum) {
   const FilterRange tile = plan_.tile(sum.stage).filters;
   std::vector<Tensor>& sums = this->sums(sum.stage);
+  const bool whole = filters_of(sum, sum.after.front()) == sum.filters;
   for (Tensor& each : sums) {
-    if (each.size() > 0) std::ranges::fill(run_of(each, tile, sum.filters), 0.0F);
+    if (!whole && each.size() > 0) std::ranges::fill(run_of(each, tile, sum.filters), 0.0F);
   }
-  for (const int part : sum.after) add_part(sum, part);
+  for (const int part : sum.after) add_part(sum, part, whole && part == sum.after.front());
   const auto sent = std::ranges::find_if(graph_.tasks, [&](const Task& each) {
     return each.cargo == Cargo::filter_sum && each.node == plan_.index && each.stage == sum.stage;
   });
@@ -57,22 +57,35 @@ void WeightSums::add_up(const Task& sum) {
   }
 }
 
-void WeightSums::add_part(const Task& sum, int part) {
+/// The filters of a sum to which one holder contributes.
+FilterRange WeightSums::filters_of(const Task& sum, int part) const {
   const bool own = task(part).kind != TaskKind::send;
+  return common(own ? plan_.tile(sum.stage).filters : task(part).filters, sum.filters);
+}
+
+/// Adds a holder's gradients to a sum. The `first` of all holders replaces the values that were there.
+void WeightSums::add_part(const Task& sum, int part, bool first) {
   const FilterRange tile = plan_.tile(sum.stage).filters;
-  const FilterRange both = common(own ? tile : task(part).filters, sum.filters);
-  if (!own) {
-    take_floats(flights_.at(part), task(part), plan_.plan, values_of(task(part), plan_.trunk), scratch_);
-    flights_.erase(part);
-  }
-  std::span<const float> received = scratch_;
+  const FilterRange both = filters_of(sum, part);
   std::vector<Tensor>& sums = sums_.at(sum.stage);
+  if (task(part).kind == TaskKind::send) {
+    ArrivedValues arrived(flights_.at(part), kept_type(task(part), plan_.plan));
+    for (Tensor& each : sums) {
+      if (each.size() > 0) arrived.decode_next(run_of(each, tile, both), !first);
+    }
+    flights_.erase(part);
+    return;
+  }
+  const std::vector<Tensor>& own = own_.at(sum.stage);
   for (std::size_t p = 0; p < sums.size(); ++p) {
     if (sums[p].size() == 0) continue;
     const std::span<float> to = run_of(sums[p], tile, both);
-    const std::span<const float> more = own ? run_of(std::as_const(own_.at(sum.stage)[p]), tile, both)
-                                            : std::exchange(received, received.subspan(to.size())).first(to.size());
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] += more[i];
+    const std::span<const float> more = run_of(own[p], tile, both);
+    if (first) {
+      std::ranges::copy(more, to.begin());
+    } else {
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] += more[i];
+    }
   }
 }
 
@@ -80,24 +93,19 @@ void WeightSums::take_sum(int sent) {
   const FilterRange tile = plan_.tile(task(sent).stage).filters;
   const FilterRange both = common(task(sent).filters, tile);
   if (both.count == 0 || both != task(sent).filters) return;
-  take_floats(flights_.at(sent), task(sent), plan_.plan, values_of(task(sent), plan_.trunk), scratch_);
-  std::span<const float> received = scratch_;
+  ArrivedValues arrived(flights_.at(sent), kept_type(task(sent), plan_.plan));
   for (Tensor& each : sums(task(sent).stage)) {
-    if (each.size() == 0) continue;
-    const std::span<float> to = run_of(each, tile, both);
-    std::ranges::copy(received.first(to.size()), to.begin());
-    received = received.subspan(to.size());
+    if (each.size() > 0) arrived.decode_next(run_of(each, tile, both));
   }
 }
 
-void WeightSums::put_to_send(const Task& sent, AlignedVector<float>& to) const {
+std::vector<std::span<const float>> WeightSums::to_send(const Task& sent) const {
   const FilterRange tile = plan_.tile(sent.stage).filters;
-  to.clear();
+  std::vector<std::span<const float>> runs;
   for (const Tensor& gradient : (sent.cargo == Cargo::filter_sum ? sums_ : own_).at(sent.stage)) {
-    if (gradient.size() == 0) continue;
-    const std::span<const float> part = run_of(gradient, tile, sent.filters);
-    to.insert(to.end(), part.begin(), part.end());
+    if (gradient.size() > 0) runs.push_back(run_of(gradient, tile, sent.filters));
   }
+  return runs;
 }
 
 }  // namespace convoy

@@ -33,12 +33,13 @@ class WeightSums {
   void take_sum(int sent);
   /// The sums, of filters that the node owns and of those whose sum their owner sends it.
   const std::vector<Tensor>& of(int stage) const { return sums_.at(stage); }
-  /// The gradients that a send task carries, of the node's samples or of all.
-  void put_to_send(const Task& sent, AlignedVector<float>& to) const;
+  /// The places of the gradients that a send task carries, of the node's samples or of all, parameter by parameter.
+  std::vector<std::span<const float>> to_send(const Task& sent) const;
 
  private:
   std::vector<Tensor>& sums(int stage);
-  void add_part(const Task& sum, int part);
+  FilterRange filters_of(const Task& sum, int part) const;
+  void add_part(const Task& sum, int part, bool first);
   const Task& task(int index) const { return graph_.tasks[index]; }
 
   const NodePlan& plan_;
@@ -46,7 +47,6 @@ class WeightSums {
   Flights& flights_;
   std::map<int, std::vector<Tensor>> own_;   ///< by stage
   std::map<int, std::vector<Tensor>> sums_;  ///< by stage
-  AlignedVector<float> scratch_;
 };
 
 }  // namespace convoy

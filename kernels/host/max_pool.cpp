@@ -3,52 +3,59 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 
 #include "core/error.hpp"
+#include "core/wide.hpp"
 
 namespace convoy {
 namespace {
 
-// Vectors use the compiler's extension, with the width of the instruction set that it compiles for.
-#if defined(__AVX512F__)
-constexpr int kWidth = 16;
-#elif defined(__AVX2__)
-constexpr int kWidth = 8;
-#else
-constexpr int kWidth = 4;
-#endif
+// GCC takes no width that depends on a template's parameter.
+template <int kWidth>
+struct PoolVectors;
+template <>
+struct PoolVectors<4> {
+  using Value = float __attribute__((vector_size(4 * sizeof(float))));
+  using Place = std::int32_t __attribute__((vector_size(4 * sizeof(std::int32_t))));
+  using Stored = PoolPlace __attribute__((vector_size(4 * sizeof(PoolPlace))));
+};
+template <>
+struct PoolVectors<8> {
+  using Value = float __attribute__((vector_size(8 * sizeof(float))));
+  using Place = std::int32_t __attribute__((vector_size(8 * sizeof(std::int32_t))));
+  using Stored = PoolPlace __attribute__((vector_size(8 * sizeof(PoolPlace))));
+};
+template <>
+struct PoolVectors<16> {
+  using Value = float __attribute__((vector_size(16 * sizeof(float))));
+  using Place = std::int32_t __attribute__((vector_size(16 * sizeof(std::int32_t))));
+  using Stored = PoolPlace __attribute__((vector_size(16 * sizeof(PoolPlace))));
+};
 
 /// Several lanes in one vector, and a single lane.
+template <int kWidth>
 struct Several {
-  using Value = float __attribute__((vector_size(kWidth * sizeof(float))));
-  using Place = std::int32_t __attribute__((vector_size(kWidth * sizeof(std::int32_t))));
-  using Stored = PoolPlace __attribute__((vector_size(kWidth * sizeof(PoolPlace))));
+  using Value = typename PoolVectors<kWidth>::Value;
+  using Place = typename PoolVectors<kWidth>::Place;
+  using Stored = typename PoolVectors<kWidth>::Stored;
+
+  static CONVOY_INLINE void store(const Place& places, PoolPlace* to) {
+    const auto stored = __builtin_convertvector(places, Stored);
+    std::memcpy(to, &stored, sizeof(stored));
+  }
+  static CONVOY_INLINE void load(const PoolPlace* from, Place& places) {
+    Stored stored;
+    std::memcpy(&stored, from, sizeof(stored));
+    places = __builtin_convertvector(stored, Place);
+  }
 };
 struct Single {
   using Value = float;
   using Place = std::int32_t;
+
+  static CONVOY_INLINE void store(std::int32_t place, PoolPlace* to) { *to = static_cast<PoolPlace>(place); }
+  static CONVOY_INLINE void load(const PoolPlace* from, std::int32_t& place) { place = *from; }
 };
-
-void store(const Several::Place& places, PoolPlace* to) {
-  const auto stored = __builtin_convertvector(places, Several::Stored);
-  std::memcpy(to, &stored, sizeof(stored));
-}
-void store(std::int32_t place, PoolPlace* to) { *to = static_cast<PoolPlace>(place); }
-
-void load(const PoolPlace* from, Several::Place& places) {
-  Several::Stored stored;
-  std::memcpy(&stored, from, sizeof(stored));
-  places = __builtin_convertvector(stored, Several::Place);
-}
-void load(const PoolPlace* from, std::int32_t& place) { place = *from; }
-
-template <class Work>
-void for_each_lane(int lanes, Work work) {
-  int lane = 0;
-  for (; lane + kWidth <= lanes; lane += kWidth) work(lane, Several());
-  for (; lane < lanes; ++lane) work(lane, Single());
-}
 
 /// Positions first .. last - 1.
 struct Range {
@@ -71,25 +78,11 @@ Range over(int element, int stride, int reach, int pad, int positions) {
 /// The place of an element that lies between the elements of a dilated window.
 constexpr std::int32_t kBetween = -1;
 
-/// Sums of values, which are NaN if a value is NaN (or for infinities of both signs). A sum costs less than a
-/// comparison of each value with NaN.
-struct Traces {
-  Several::Value several{};
-  float single = 0.0F;
-
-  Several::Value& of(Several) { return several; }
-  float& of(Single) { return single; }
-  bool nan() const {
-    float sum = single;
-    for (int i = 0; i < kWidth; ++i) sum += several[i];
-    return std::isnan(sum);
-  }
-};
-
-/// Pools a window. Without `exact`, NaN may be passed over, but it is then in `trace`.
+/// Pools a window. Without `exact`, NaN may be passed over, but then `trace` becomes NaN. It also does where infinities
+/// of both signs meet. A sum costs less than a comparison of each value with NaN.
 template <bool exact, class Lanes>
-void pool_window(std::span<const PoolCover> covers, const float* plane, bool after_relu, float* output,
-                 PoolPlace* places, typename Lanes::Value& trace) {
+CONVOY_INLINE void pool_window(std::span<const PoolCover> covers, const float* plane, bool after_relu, float* output,
+                               PoolPlace* places, typename Lanes::Value& trace) {
   using Place = typename Lanes::Place;
   typename Lanes::Value best;
   std::memcpy(&best, plane + covers.front().at, sizeof(best));
@@ -106,26 +99,116 @@ void pool_window(std::span<const PoolCover> covers, const float* plane, bool aft
   }
   if (after_relu) place = best <= 0.0F ? Place{} + kNoPlace : place;
   std::memcpy(output, &best, sizeof(best));
-  store(place, places);
+  Lanes::store(place, places);
+}
+
+/// Pools all lanes of a window. Returns whether it may have passed over a NaN.
+template <int kWidth, bool exact>
+CONVOY_INLINE bool pool_lanes(std::span<const PoolCover> covers, int lanes, const float* plane, bool after_relu,
+                              float* output, PoolPlace* places) {
+  typename Several<kWidth>::Value several{};
+  float trace = 0.0F;
+  int lane = 0;
+  for (; lane + kWidth <= lanes; lane += kWidth) {
+    pool_window<exact, Several<kWidth>>(covers, plane + lane, after_relu, output + lane, places + lane, several);
+  }
+  for (; lane < lanes; ++lane) {
+    pool_window<exact, Single>(covers, plane + lane, after_relu, output + lane, places + lane, trace);
+  }
+  for (int i = 0; i < kWidth; ++i) trace += several[i];
+  return std::isnan(trace);
 }
 
 template <class Lanes>
-void gather(std::span<const PoolCover> covers, const float* gradient, const PoolPlace* places, float* to) {
+CONVOY_INLINE void gather_window(std::span<const PoolCover> covers, const float* gradient, const PoolPlace* places,
+                                 float* to) {
   typename Lanes::Value sum{};
   for (const PoolCover& cover : covers) {
     typename Lanes::Value value;
     typename Lanes::Place place;
     std::memcpy(&value, gradient + cover.at, sizeof(value));
-    load(places + cover.at, place);
+    Lanes::load(places + cover.at, place);
     sum += place == cover.place ? value : typename Lanes::Value{};
   }
   std::memcpy(to, &sum, sizeof(sum));
 }
 
-}  // namespace
+/// A pass over pixels first .. last - 1 of a plane.
+struct Pixels {
+  const PoolCovers& covers;
+  int lanes;
+  std::size_t first;
+  std::size_t last;
+};
 
+template <int kWidth>
+CONVOY_INLINE void pool(const Pixels& pixels, const float* plane, bool after_relu, float* output, PoolPlace* places) {
+  for (std::size_t i = pixels.first; i < pixels.last; ++i) {
+    const std::span<const PoolCover> covers = pixels.covers.of(i);
+    const std::size_t to = i * static_cast<std::size_t>(pixels.lanes);
+    if (pool_lanes<kWidth, false>(covers, pixels.lanes, plane, after_relu, output + to, places + to)) {
+      pool_lanes<kWidth, true>(covers, pixels.lanes, plane, after_relu, output + to, places + to);
+    }
+  }
+}
+
+template <int kWidth>
+CONVOY_INLINE void gather(const Pixels& pixels, const float* gradient, const PoolPlace* places, float* to) {
+  for (std::size_t i = pixels.first; i < pixels.last; ++i) {
+    const std::span<const PoolCover> covers = pixels.covers.of(i);
+    float* const at = to + i * static_cast<std::size_t>(pixels.lanes);
+    int lane = 0;
+    for (; lane + kWidth <= pixels.lanes; lane += kWidth) {
+      gather_window<Several<kWidth>>(covers, gradient + lane, places + lane, at + lane);
+    }
+    for (; lane < pixels.lanes; ++lane) gather_window<Single>(covers, gradient + lane, places + lane, at + lane);
+  }
+}
+
+#ifdef CONVOY_WIDE
+/// Returns whether the processor has vectors of this width and the lanes fill them.
+template <int kWidth>
+bool fills(const Pixels& pixels) {
+  return (kWidth == 16 ? has_widest_vectors() : has_wide_vectors()) && pixels.lanes % kWidth == 0;
+}
+
+CONVOY_WIDE void pool_wide(const Pixels& pixels, const float* plane, bool after_relu, float* output,
+                           PoolPlace* places) {
+  pool<8>(pixels, plane, after_relu, output, places);
+}
+CONVOY_WIDEST void pool_widest(const Pixels& pixels, const float* plane, bool after_relu, float* output,
+                               PoolPlace* places) {
+  pool<16>(pixels, plane, after_relu, output, places);
+}
+CONVOY_WIDE void gather_wide(const Pixels& pixels, const float* gradient, const PoolPlace* places, float* to) {
+  gather<8>(pixels, gradient, places, to);
+}
+CONVOY_WIDEST void gather_widest(const Pixels& pixels, const float* gradient, const PoolPlace* places, float* to) {
+  gather<16>(pixels, gradient, places, to);
+}
+#endif
+
+void pool_pixels(const Pixels& pixels, const float* plane, bool after_relu, float* output, PoolPlace* places) {
+#ifdef CONVOY_WIDE
+  if (fills<16>(pixels)) return pool_widest(pixels, plane, after_relu, output, places);
+  if (fills<8>(pixels)) return pool_wide(pixels, plane, after_relu, output, places);
+#endif
+  pool<4>(pixels, plane, after_relu, output, places);
+}
+
+void gather_pixels(const Pixels& pixels, const float* gradient, const PoolPlace* places, float* to) {
+#ifdef CONVOY_WIDE
+  if (fills<16>(pixels)) return gather_widest(pixels, gradient, places, to);
+  if (fills<8>(pixels)) return gather_wide(pixels, gradient, places, to);
+#endif
+  gather<4>(pixels, gradient, places, to);
+}
+
+/// Builds the table for the pixels of `map` in row-major order: cover(y, x, r, c) for every r in rows_of(y) and c in
+/// columns_of(x), except covers that lie between the elements of a dilated window.
 template <class Rows, class Columns, class Cover>
-MaxPool::CoverTable::CoverTable(const Shape& map, Rows rows_of, Columns columns_of, Cover cover) {
+PoolCovers find_covers(const Shape& map, Rows rows_of, Columns columns_of, Cover cover) {
+  PoolCovers table{.covers = {}, .starts = {0}};
   for (int y = 0; y < map.h; ++y) {
     const Range rows = rows_of(y);
     for (int x = 0; x < map.w; ++x) {
@@ -133,13 +216,16 @@ MaxPool::CoverTable::CoverTable(const Shape& map, Rows rows_of, Columns columns_
       for (int r = rows.first; r < rows.last; ++r) {
         for (int c = columns.first; c < columns.last; ++c) {
           const PoolCover found = cover(y, x, r, c);
-          if (found.place != kBetween) covers.push_back(found);
+          if (found.place != kBetween) table.covers.push_back(found);
         }
       }
-      ends.push_back(covers.size());
+      table.starts.push_back(table.covers.size());
     }
   }
+  return table;
 }
+
+}  // namespace
 
 MaxPool::MaxPool(const Pooling& pool, const LanedMaps& maps)
     : in_(maps), out_(pooled_shape(pool, {1, 1, maps.height, maps.width})) {
@@ -150,13 +236,13 @@ MaxPool::MaxPool(const Pooling& pool, const LanedMaps& maps)
     if (row % pool.dilation_h != 0 || column % pool.dilation_w != 0) return kBetween;
     return row / pool.dilation_h * pool.kernel_w + column / pool.dilation_w;
   };
-  elements_ = CoverTable(
+  elements_ = find_covers(
       out_, [&](int y) { return under(y, pool.stride_h, pool.reach_h(), pool.pad.top, in_.height); },
       [&](int x) { return under(x, pool.stride_w, pool.reach_w(), pool.pad.left, in_.width); },
       [&](int out_y, int out_x, int y, int x) {
         return PoolCover{lanes_in(y * in_.width + x), place(y, x, out_y, out_x)};
       });
-  windows_ = CoverTable(
+  windows_ = find_covers(
       {1, 1, in_.height, in_.width},
       [&](int y) { return over(y, pool.stride_h, pool.reach_h(), pool.pad.top, out_.h); },
       [&](int x) { return over(x, pool.stride_w, pool.reach_w(), pool.pad.left, out_.w); },
@@ -165,43 +251,28 @@ MaxPool::MaxPool(const Pooling& pool, const LanedMaps& maps)
       });
 }
 
-std::span<const PoolCover> MaxPool::CoverTable::of(std::size_t pixel) const {
-  const std::size_t start = pixel == 0 ? 0 : ends[pixel - 1];
-  return std::span(covers).subspan(start, ends[pixel] - start);
-}
-
 void MaxPool::forward(const float* input, bool after_relu, float* output, PoolPlace* places) const {
-  const std::size_t pixels = static_cast<std::size_t>(out_.h) * out_.w;
+  const auto row = static_cast<std::size_t>(out_.w);
   const std::size_t plane = lanes_in(static_cast<std::size_t>(in_.height) * in_.width);
+  const std::size_t made = lanes_in(static_cast<std::size_t>(out_.h) * row);
 #pragma omp parallel for collapse(2) schedule(static)
   for (int p = 0; p < in_.planes; ++p) {
-    for (std::size_t i = 0; i < pixels; ++i) {
-      const float* from = input + p * plane;
-      const std::size_t to = lanes_in(p * pixels + i);
-      Traces traces;
-      const auto pool = [&, covers = elements_.of(i)](auto exact) {
-        for_each_lane(in_.lanes, [&](int lane, auto lanes) {
-          pool_window<decltype(exact)::value, decltype(lanes)>(covers, from + lane, after_relu, output + to + lane,
-                                                               places + to + lane, traces.of(lanes));
-        });
-      };
-      pool(std::false_type());
-      if (traces.nan()) pool(std::true_type());
+    for (int y = 0; y < out_.h; ++y) {
+      pool_pixels({elements_, in_.lanes, y * row, (y + 1) * row}, input + p * plane, after_relu, output + p * made,
+                  places + p * made);
     }
   }
 }
 
 void MaxPool::backward(const float* gradient, const PoolPlace* places, float* input_gradient) const {
-  const std::size_t pixels = static_cast<std::size_t>(in_.height) * in_.width;
-  const std::size_t plane = lanes_in(static_cast<std::size_t>(out_.h) * out_.w);
+  const auto row = static_cast<std::size_t>(in_.width);
+  const std::size_t plane = lanes_in(static_cast<std::size_t>(in_.height) * row);
+  const std::size_t made = lanes_in(static_cast<std::size_t>(out_.h) * out_.w);
 #pragma omp parallel for collapse(2) schedule(static)
   for (int p = 0; p < in_.planes; ++p) {
-    for (std::size_t i = 0; i < pixels; ++i) {
-      const std::size_t from = p * plane;
-      float* to = input_gradient + lanes_in(p * pixels + i);
-      for_each_lane(in_.lanes, [&, covers = windows_.of(i)](int lane, auto lanes) {
-        gather<decltype(lanes)>(covers, gradient + from + lane, places + from + lane, to + lane);
-      });
+    for (int y = 0; y < in_.height; ++y) {
+      gather_pixels({windows_, in_.lanes, y * row, (y + 1) * row}, gradient + p * made, places + p * made,
+                    input_gradient + p * plane);
     }
   }
 }

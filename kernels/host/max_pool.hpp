@@ -21,6 +21,16 @@ struct PoolCover {
   std::int32_t place;  ///< index of the element in the window
 };
 
+/// For each pixel, the elements under its window, or the windows over it.
+struct PoolCovers {
+  std::vector<PoolCover> covers;
+  std::vector<std::size_t> starts;  ///< of each pixel's covers, and the end of the last one's
+
+  std::span<const PoolCover> of(std::size_t pixel) const {
+    return std::span(covers).subspan(starts[pixel], starts[pixel + 1] - starts[pixel]);
+  }
+};
+
 /// Max pooling of one geometry. Padding never wins; among equal elements the first in row-major order does. A NaN wins
 /// over every number.
 class MaxPool {
@@ -35,26 +45,13 @@ class MaxPool {
   void backward(const float* gradient, const PoolPlace* places, float* input_gradient) const;
 
  private:
-  /// The elements under each window, or the windows over each element. The tables are built once, so that the passes
-  /// only read them.
-  struct CoverTable {
-    CoverTable() = default;
-    /// Builds the table for the pixels of `map` in row-major order: cover(y, x, r, c) for every r in rows_of(y) and c
-    /// in columns_of(x), except covers that lie between the elements of a dilated window.
-    template <class Rows, class Columns, class Cover>
-    CoverTable(const Shape& map, Rows rows_of, Columns columns_of, Cover cover);
-
-    std::vector<PoolCover> covers;
-    std::vector<std::size_t> ends;  ///< end of each pixel's covers
-    std::span<const PoolCover> of(std::size_t pixel) const;
-  };
-
   std::size_t lanes_in(std::size_t pixels) const { return pixels * in_.lanes; }
 
   LanedMaps in_;
   Shape out_;
-  CoverTable elements_;  ///< the elements under each window
-  CoverTable windows_;   ///< the windows over each element
+  // The tables are built once, so that the passes only read them.
+  PoolCovers elements_;  ///< the elements under each window
+  PoolCovers windows_;   ///< the windows over each element
 };
 
 }  // namespace convoy

@@ -54,6 +54,23 @@ TEST_P(SixteenBits, ValuesAreRoundedAsTheyTravel) {
   }
 }
 
+TEST_P(SixteenBits, AreAddedAsTheyWouldBeAfterDecoding) {
+  Random random(5, 1);
+  for (const NumberType type : {GetParam(), NumberType::fp32}) {
+    std::vector<float> values(101);
+    std::vector<float> sums(values.size());
+    for (float& value : values) value = random.uniform(-3.0F, 3.0F);
+    for (float& value : sums) value = random.uniform(-3.0F, 3.0F);
+    std::vector<std::byte> frame(bytes_of(type, values.size()));
+    encode(type, values, frame.data());
+    decode(type, frame.data(), values);
+    std::vector<float> expected = sums;
+    for (std::size_t i = 0; i < values.size(); ++i) expected[i] += values[i];
+    decode_and_add(type, frame.data(), sums);
+    EXPECT_EQ(sums, expected);
+  }
+}
+
 TEST_P(SixteenBits, EveryValueSurvives) {
   const std::vector<std::uint16_t> values = all();
   const std::vector<float> floats = decoded(GetParam(), values);
@@ -157,6 +174,21 @@ TEST(EightBits, HaveTheirSizes) {
   EXPECT_EQ(bytes_of(NumberType::int8, 65), 73U);
   for (const std::size_t bytes : {1U, 4U, 69U, 72U}) EXPECT_EQ(values_in(NumberType::int8, bytes), 0U) << bytes;
   EXPECT_EQ(values_in(NumberType::bf16, 3), 0U);
+}
+
+/// A block of int8 may have values of two places.
+TEST(NumberTypes, ValuesOfSeveralPlacesTravelLikeThoseOfOne) {
+  Random random(7, 1);
+  std::vector<float> values(200);
+  for (float& value : values) value = random.uniform(-3.0F, 3.0F);
+  const std::span<const float> all = values;
+  for (const NumberType type : {NumberType::fp32, NumberType::bf16, NumberType::fp16, NumberType::int8}) {
+    std::vector<std::byte> whole(bytes_of(type, values.size()));
+    std::vector<std::byte> frame(whole.size());
+    type == NumberType::int8 ? encode_by_chance(values, whole.data(), 9) : encode(type, values, whole.data());
+    encode_places(type, {all.first(70), all.subspan(70, 1), all.subspan(71)}, frame.data(), 9);
+    EXPECT_EQ(frame, whole);
+  }
 }
 
 TEST(EightBits, AreOffByLessThanAStepAndRightOnAverage) {
