@@ -5,24 +5,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/wide.hpp"
+#include "kernels/host/vectors.hpp"
 
 namespace convoy {
 namespace {
-
-/// Vectors of values use the compiler's extension. Where the processor has only shorter ones, the compiler splits them.
-template <int kWidth>
-struct Vectors;
-template <>
-struct Vectors<4> {
-  using Floats = float __attribute__((vector_size(4 * sizeof(float))));
-  using Doubles = double __attribute__((vector_size(4 * sizeof(double))));
-};
-template <>
-struct Vectors<8> {
-  using Floats = float __attribute__((vector_size(8 * sizeof(float))));
-  using Doubles = double __attribute__((vector_size(8 * sizeof(double))));
-};
 
 /// Adds the pixels of kCount vectors of kWidth lanes. `stride` is the distance of two pixels.
 template <int kWidth, int kCount>

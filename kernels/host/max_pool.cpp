@@ -5,39 +5,17 @@
 #include <cstring>
 
 #include "core/error.hpp"
-#include "core/wide.hpp"
+#include "kernels/host/vectors.hpp"
 
 namespace convoy {
 namespace {
 
-// GCC takes no width that depends on a template's parameter.
-template <int kWidth>
-struct PoolVectors;
-template <>
-struct PoolVectors<4> {
-  using Value = float __attribute__((vector_size(4 * sizeof(float))));
-  using Place = std::int32_t __attribute__((vector_size(4 * sizeof(std::int32_t))));
-  using Stored = PoolPlace __attribute__((vector_size(4 * sizeof(PoolPlace))));
-};
-template <>
-struct PoolVectors<8> {
-  using Value = float __attribute__((vector_size(8 * sizeof(float))));
-  using Place = std::int32_t __attribute__((vector_size(8 * sizeof(std::int32_t))));
-  using Stored = PoolPlace __attribute__((vector_size(8 * sizeof(PoolPlace))));
-};
-template <>
-struct PoolVectors<16> {
-  using Value = float __attribute__((vector_size(16 * sizeof(float))));
-  using Place = std::int32_t __attribute__((vector_size(16 * sizeof(std::int32_t))));
-  using Stored = PoolPlace __attribute__((vector_size(16 * sizeof(PoolPlace))));
-};
-
 /// Several lanes in one vector, and a single lane.
 template <int kWidth>
 struct Several {
-  using Value = typename PoolVectors<kWidth>::Value;
-  using Place = typename PoolVectors<kWidth>::Place;
-  using Stored = typename PoolVectors<kWidth>::Stored;
+  using Value = typename Vectors<kWidth>::Floats;
+  using Place = typename Vectors<kWidth>::Ints;
+  using Stored = typename Vectors<kWidth>::Shorts;
 
   static CONVOY_INLINE void store(const Place& places, PoolPlace* to) {
     const auto stored = __builtin_convertvector(places, Stored);
@@ -166,12 +144,6 @@ CONVOY_INLINE void gather(const Pixels& pixels, const float* gradient, const Poo
 }
 
 #ifdef CONVOY_WIDE
-/// Returns whether the processor has vectors of this width and the lanes fill them.
-template <int kWidth>
-bool fills(const Pixels& pixels) {
-  return (kWidth == 16 ? has_widest_vectors() : has_wide_vectors()) && pixels.lanes % kWidth == 0;
-}
-
 CONVOY_WIDE void pool_wide(const Pixels& pixels, const float* plane, bool after_relu, float* output,
                            PoolPlace* places) {
   pool<8>(pixels, plane, after_relu, output, places);
@@ -190,16 +162,16 @@ CONVOY_WIDEST void gather_widest(const Pixels& pixels, const float* gradient, co
 
 void pool_pixels(const Pixels& pixels, const float* plane, bool after_relu, float* output, PoolPlace* places) {
 #ifdef CONVOY_WIDE
-  if (fills<16>(pixels)) return pool_widest(pixels, plane, after_relu, output, places);
-  if (fills<8>(pixels)) return pool_wide(pixels, plane, after_relu, output, places);
+  if (fills<16>(pixels.lanes)) return pool_widest(pixels, plane, after_relu, output, places);
+  if (fills<8>(pixels.lanes)) return pool_wide(pixels, plane, after_relu, output, places);
 #endif
   pool<4>(pixels, plane, after_relu, output, places);
 }
 
 void gather_pixels(const Pixels& pixels, const float* gradient, const PoolPlace* places, float* to) {
 #ifdef CONVOY_WIDE
-  if (fills<16>(pixels)) return gather_widest(pixels, gradient, places, to);
-  if (fills<8>(pixels)) return gather_wide(pixels, gradient, places, to);
+  if (fills<16>(pixels.lanes)) return gather_widest(pixels, gradient, places, to);
+  if (fills<8>(pixels.lanes)) return gather_wide(pixels, gradient, places, to);
 #endif
   gather<4>(pixels, gradient, places, to);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/host/add_slopes.hpp"
 #include "kernels/host/batch_statistics.hpp"
 #include "kernels/joint_statistics.hpp"
 #include "kernels/onednn/host_activation.hpp"
@@ -173,8 +174,7 @@ class BatchNormLayer : public OnednnNorm {
 void BatchNormLayer::take_slopes(std::span<const double> joint) {
   const LanedMaps maps = lanes_of(input_.get_desc(), shape_);
   const int blocks = maps.planes / shape_.n;
-  const auto lanes = static_cast<std::size_t>(maps.lanes);
-  const std::size_t padded = lanes * static_cast<std::size_t>(blocks);
+  const std::size_t padded = static_cast<std::size_t>(maps.lanes) * static_cast<std::size_t>(blocks);
   // What pads the channels to blocks stays 0.
   std::vector<float> mean(padded, 0.0F);
   std::vector<float> constant(padded, 0.0F);
@@ -187,22 +187,7 @@ void BatchNormLayer::take_slopes(std::span<const double> joint) {
     constant[c] = static_cast<float>(-factor * joint[c]);
     slope[c] = static_cast<float>(-factor * inverse * joint[shape_.c + c]);
   }
-  const std::size_t pixels = static_cast<std::size_t>(maps.height) * static_cast<std::size_t>(maps.width);
-  const float* input = floats_of(input_);
-  float* gradient = floats_of(input_gradient_);
-#pragma omp parallel for schedule(static)
-  for (int plane = 0; plane < maps.planes; ++plane) {
-    const std::size_t first = lanes * static_cast<std::size_t>(plane % blocks);
-    const float* x = input + static_cast<std::size_t>(plane) * pixels * lanes;
-    float* dx = gradient + static_cast<std::size_t>(plane) * pixels * lanes;
-    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-      for (std::size_t lane = 0; lane < lanes; ++lane) {
-        const std::size_t i = pixel * lanes + lane;
-        const std::size_t c = first + lane;
-        dx[i] += constant[c] + slope[c] * (x[i] - mean[c]);
-      }
-    }
-  }
+  add_slopes(maps, blocks, {mean, constant, slope}, floats_of(input_), floats_of(input_gradient_));
 }
 
 }  // namespace
