@@ -56,8 +56,9 @@ constexpr auto kBeforeAsking = std::chrono::seconds(2);
 constexpr auto kSilentAttempt = std::chrono::seconds(4);
 /// How long the addresses of a name in one family (IPv4 or IPv6) are tried before those in the other.
 constexpr auto kTurn = std::chrono::seconds(2);
-/// How often a caller that does not wait learns of broken connections: a look is a system call for each connection.
-constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
+/// How often the link looks for broken connections. A look costs two system calls for each connection, and a slave asks
+/// for messages before each of its tasks.
+constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -110,9 +111,9 @@ struct TcpClientLink::State {
     connect_to_master();
   }
   /// Returns whether it is time to look at the connections.
-  bool looks(bool waits) {
+  bool looks() {
     const auto now = Clock::now();
-    if (!waits && now - looked < kBetweenLooks) return false;
+    if (now - looked < kBetweenLooks) return false;
     looked = now;
     return true;
   }
@@ -199,7 +200,7 @@ std::optional<TcpClientLink::From> TcpClientLink::receive(Deadline deadline) {
     const bool waits = Clock::now() < deadline;
     // Messages that arrived before a connection broke are delivered before the break is reported.
     if (auto from = state.receive_from_master()) return from;
-    const bool looks = state.looks(waits);
+    const bool looks = state.looks();
     if (looks) state.watch();
     if (auto from = state.receive_from_peer()) return from;
     if (looks) {
@@ -213,6 +214,7 @@ std::optional<TcpClientLink::From> TcpClientLink::receive(Deadline deadline) {
                                           {state.master->handle(), 0, ZMQ_POLLIN, 0}}};
     try {
       if (zmq::poll(items.data(), items.size(), remaining(deadline)) == 0) return std::nullopt;
+      if (items.back().revents != 0) state.looked = {};
     } catch (const zmq::error_t& error) {
       if (error.num() == EINTR) return std::nullopt;  // lets the caller check its stop flag
       throw;
@@ -223,7 +225,7 @@ std::optional<TcpClientLink::From> TcpClientLink::receive(Deadline deadline) {
 void TcpClientLink::send(Channel channel, const Envelope& envelope, Deadline deadline) {
   zmq::socket_t& socket = channel == Channel::control ? state_->control : state_->data;
   while (true) {
-    if (state_->looks(false)) state_->watch();
+    if (state_->looks()) state_->watch();
     try {
       if (send_frames(socket, envelope)) return;
     } catch (const zmq::error_t& error) {
