@@ -172,7 +172,8 @@ void OnednnConvolution::write_weights(const Tensor& from, OfPart of_part) {
 }
 
 std::vector<Parameter> OnednnConvolution::parameters() const {
-  std::vector<Parameter> all{{read_weights([](const OnednnParameter& p) { return p.values; }), {}}};
+  std::vector<Parameter> all;
+  all.push_back({read_weights([](const OnednnParameter& p) { return p.values; }), {}});
   for (std::size_t m = 0; m < parts_.front().weights().moments.size(); ++m) {
     all.front().moments.push_back(read_weights([m](const OnednnParameter& p) { return p.moments[m]; }));
   }
@@ -192,7 +193,8 @@ void OnednnConvolution::take(std::span<const Parameter> parameters) {
 
 std::vector<Tensor> OnednnConvolution::gradients() const {
   if (!trained()) return std::vector<Tensor>(parameter_count());
-  std::vector<Tensor> all{read_weights([](const OnednnParameter& p) { return p.gradient; })};
+  std::vector<Tensor> all;  // an initializer list would copy the tensor
+  all.push_back(read_weights([](const OnednnParameter& p) { return p.gradient; }));
   if (bias_) all.push_back(read_list(bias_->gradient));
   return all;
 }
