@@ -57,7 +57,7 @@ void take_floats(const Flight& flight, const Task& sent, const Plan& plan, Align
 class ArrivedValues {
  public:
   ArrivedValues(const Flight& flight, NumberType type) : type_(type), held_(flight.held) {}
-  /// Decodes the next to.size() values to `to`, which loses the values it had, or has them added with `add`.
+  /// Decodes the next to.size() values and writes them to `to`, or with `add` adds them to the values there.
   void decode_next(std::span<float> to, bool add = false);
 
  private:

@@ -7,7 +7,7 @@
 
 namespace convoy {
 
-/// The channels of the maps of one sample, with zeros for lanes that pad them to blocks.
+/// The numbers of add_slopes() by channel, with zeros for lanes that pad the channels to blocks.
 struct SlopesOfChannels {
   std::span<const float> mean;
   std::span<const float> constant;

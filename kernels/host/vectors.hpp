@@ -7,8 +7,8 @@
 
 namespace convoy {
 
-/// Vectors of kWidth values. Where the processor has only shorter ones, the compiler splits them. GCC takes no width
-/// that depends on a template's parameter, so each width has its own types.
+/// Vectors of kWidth values. Where the processor has only shorter vectors, the compiler splits them. GCC refuses a
+/// width that depends on a template's parameter, so a specialisation for each width names the types.
 template <int kWidth>
 struct Vectors;
 template <>
