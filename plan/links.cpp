@@ -19,8 +19,9 @@ Links::Links(const std::vector<NodeLink>& cards, int late)
 }
 
 void Links::send(int from, int to, Lane lane, double bytes, int task) {
-  const std::size_t pair = static_cast<std::size_t>(from) * nodes_ + static_cast<std::size_t>(to);
-  const std::size_t index = pair * kLanes + static_cast<std::size_t>(lane);
+  const auto sender = static_cast<std::size_t>(from);
+  const auto receiver = static_cast<std::size_t>(to);
+  const std::size_t index = (sender * nodes_ + receiver) * kLanes + static_cast<std::size_t>(lane);
   Flow& flow = flows_[index];
   const bool idle = flow.empty();
   if (idle) {
@@ -28,26 +29,26 @@ void Links::send(int from, int to, Lane lane, double bytes, int task) {
     flow.first = 0;
     flow.left = bytes;
     flow.rate = 0.0;
-    open_.push_back(index);
+    open_.push_back({.flow = index, .from = sender, .to = nodes_ + receiver});
     changed_ = true;
   }
   flow.sends.push_back({task, bytes});
-  if (idle) count_late(index, 1);
+  if (idle) count_late(open_.back(), 1);
 }
 
-void Links::count_late(std::size_t flow, int change) {
-  const std::vector<Send>& sends = flows_[flow].sends;
-  if (sends[flows_[flow].first].task < first_late_) return;
-  late_[from(flow)] += change;
-  late_[to(flow) - nodes_] += change;
+void Links::count_late(const Open& open, int change) {
+  const Flow& flow = flows_[open.flow];
+  if (flow.sends[flow.first].task < first_late_) return;
+  late_[open.from] += change;
+  late_[open.to - nodes_] += change;
 }
 
-void Links::set_rate(std::size_t index, double rate, double now) {
-  Flow& flow = flows_[index];
+void Links::set_rate(Open& open, double rate, double now) {
+  Flow& flow = flows_[open.flow];
   if (flow.rate > 0.0) flow.left = std::max(0.0, flow.left - flow.rate * (now - flow.since));
   flow.since = now;
   flow.rate = rate;
-  flow.ends = now + flow.left / rate;
+  open.ends = now + flow.left / rate;
 }
 
 /// Again and again, the cards with the least capacity for each of their flows fix the rates of these.
@@ -56,25 +57,27 @@ bool Links::share(double now) {
   changed_ = false;
   std::vector<double> room = capacity_;
   std::vector<int> users(2 * nodes_, 0);
-  for (const std::size_t flow : open_) {
-    ++users[from(flow)];
-    ++users[to(flow)];
+  std::vector<Open*> unsettled;
+  unsettled.reserve(open_.size());
+  for (Open& open : open_) {
+    ++users[open.from];
+    ++users[open.to];
+    unsettled.push_back(&open);
   }
   constexpr double kSame = 1.0 + 1e-12;  // cards in a tie settle their flows at once
-  std::vector<std::size_t> unsettled = open_;
+  std::vector<char> tight(room.size());
   while (!unsettled.empty()) {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t card = 0; card < room.size(); ++card) {
       if (users[card] > 0) least = std::min(least, room[card] / users[card]);
     }
-    std::vector<bool> tight(room.size());
     for (std::size_t card = 0; card < room.size(); ++card) {
-      tight[card] = users[card] > 0 && room[card] / users[card] <= kSame * least;
+      tight[card] = users[card] > 0 && room[card] / users[card] <= kSame * least ? 1 : 0;
     }
-    std::erase_if(unsettled, [&](std::size_t flow) {
-      if (!tight[from(flow)] && !tight[to(flow)]) return false;
-      set_rate(flow, least, now);
-      for (const std::size_t card : {from(flow), to(flow)}) {
+    std::erase_if(unsettled, [&](Open* open) {
+      if (tight[open->from] == 0 && tight[open->to] == 0) return false;
+      set_rate(*open, least, now);
+      for (const std::size_t card : {open->from, open->to}) {
         room[card] = std::max(0.0, room[card] - least);
         --users[card];
       }
@@ -87,23 +90,27 @@ bool Links::share(double now) {
 
 double Links::next() const {
   double next = std::numeric_limits<double>::infinity();
-  for (const std::size_t flow : open_) next = std::min(next, flows_[flow].ends);
+  for (const Open& open : open_) next = std::min(next, open.ends);
   return next;
 }
 
 void Links::take_ended(double now, std::vector<int>& tasks) {
-  std::erase_if(open_, [&](std::size_t index) {
-    Flow& flow = flows_[index];
-    if (!has_come(flow.ends, now)) return false;
-    count_late(index, -1);
-    tasks.push_back(flow.sends[flow.first++].task);
-    if (flow.empty()) return changed_ = true;
-    count_late(index, 1);
-    flow.left = flow.sends[flow.first].bytes;
-    flow.since = now;
-    flow.ends = now + flow.left / flow.rate;
-    return false;
-  });
+  std::size_t kept = 0;
+  for (Open& open : open_) {
+    if (has_come(open.ends, now)) {
+      Flow& flow = flows_[open.flow];
+      count_late(open, -1);
+      tasks.push_back(flow.sends[flow.first++].task);
+      if (flow.empty()) continue;
+      count_late(open, 1);
+      flow.left = flow.sends[flow.first].bytes;
+      flow.since = now;
+      open.ends = now + flow.left / flow.rate;
+    }
+    open_[kept++] = open;
+  }
+  changed_ = changed_ || kept < open_.size();
+  open_.resize(kept);
 }
 
 }  // namespace convoy

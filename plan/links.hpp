@@ -41,25 +41,29 @@ class Links {
     double left = 0.0;  ///< bytes of the first send at `since`
     double since = 0.0;
     double rate = 0.0;
-    double ends = 0.0;  ///< when the first send ends at this rate
     bool empty() const { return first == sends.size(); }
+  };
+  /// A flow that sends. All of these are looked at for each event, so they lie close together.
+  struct Open {
+    double ends = 0.0;     ///< when the flow's first send ends at the present rate
+    std::size_t flow = 0;  ///< index into `flows_`
+    std::size_t from = 0;  ///< card of the sender
+    std::size_t to = 0;    ///< card of the receiver
   };
 
   static constexpr std::size_t kLanes = 2;
 
-  std::size_t from(std::size_t flow) const { return flow / kLanes / nodes_; }
-  std::size_t to(std::size_t flow) const { return nodes_ + flow / kLanes % nodes_; }
-  void set_rate(std::size_t flow, double rate, double now);
-  void count_late(std::size_t flow, int change);
+  void set_rate(Open& open, double rate, double now);
+  void count_late(const Open& open, int change);
 
   std::size_t nodes_;
   int first_late_;
-  std::vector<int> late_;          ///< by node, its flows whose first send is of a late task
-  std::vector<double> capacity_;   ///< of each card, out and then in, by node
-  std::vector<double> rates_;      ///< bytes per second that each card carries
-  std::vector<Flow> flows_;        ///< by sender, receiver and lane
-  std::vector<std::size_t> open_;  ///< flows that send
-  bool changed_ = false;           ///< whether `open_` has changed since share()
+  std::vector<int> late_;         ///< by node, its flows whose first send is of a late task
+  std::vector<double> capacity_;  ///< of each card, out and then in, by node
+  std::vector<double> rates_;     ///< bytes per second that each card carries
+  std::vector<Flow> flows_;       ///< by sender, receiver and lane
+  std::vector<Open> open_;
+  bool changed_ = false;  ///< whether `open_` has changed since share()
 };
 
 /// Whether a moment has come, as far as rounding lets one see.

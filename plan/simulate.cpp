@@ -27,6 +27,7 @@ class Simulation {
         missing_(2 * graph.tasks.size()),
         heads_left_(2, 0),
         left_(static_cast<std::size_t>(graph.nodes), 0),
+        tasks_of_(static_cast<std::size_t>(graph.nodes)),
         followers_(followers_of(graph)),
         links_(cluster.links, static_cast<int>(graph.tasks.size())),
         computing_(static_cast<std::size_t>(graph.nodes)),
@@ -39,6 +40,7 @@ class Simulation {
       missing_[i] = each.after.size();
       missing_[tasks() + i] = each.after.size() + 1;
       ++left_[at(each.node)];
+      (goes_ahead(each) ? ahead_ : tasks_of_[at(each.node)]).push_back(i);
       if (sends) {
         ++left_[at(each.to)];
         result_.nodes[at(each.node)].bytes_out += work_[i];
@@ -102,15 +104,12 @@ class Simulation {
     if (--missing_[at(index)] == 0) start(index);
   }
   void begin_second(int node) {
-    for (std::size_t i = 0; i < tasks(); ++i) {
-      if (graph_.tasks[i].node == node && !goes_ahead(graph_.tasks[i])) release(static_cast<int>(tasks() + i));
-    }
+    for (const std::size_t i : tasks_of_[at(node)]) release(static_cast<int>(tasks() + i));
   }
   /// Sends the images of the step after one of the two.
   void send_ahead(bool after_second) {
-    for (std::size_t i = 0; i < tasks(); ++i) {
+    for (const std::size_t i : ahead_) {
       const Task& each = graph_.tasks[i];
-      if (!goes_ahead(each)) continue;
       if (after_second) {
         links_.send(each.node, each.to, lane_of(each, graph_), work_[i], kOfThird);
       } else {
@@ -210,8 +209,10 @@ class Simulation {
   std::vector<std::size_t> missing_;     ///< number of unfinished tasks that each task waits for, by index
   std::vector<std::size_t> heads_left_;  ///< by step, heads that are not done
   std::vector<std::size_t> left_;        ///< by node, tasks of the first step that it still computes, sends or receives
-  std::vector<std::vector<int>> followers_;  ///< the tasks that wait for each task of the graph
-  bool begun_second_ = false;                ///< whether a node has begun to compute or send for the second step
+  std::vector<std::vector<std::size_t>> tasks_of_;  ///< by node, the tasks that it computes or sends, without `ahead_`
+  std::vector<std::size_t> ahead_;                  ///< the master's sends that go ahead of the step
+  std::vector<std::vector<int>> followers_;         ///< the tasks that wait for each task of the graph
+  bool begun_second_ = false;                       ///< whether a node has begun to compute or send for the second step
   Links links_;
   std::vector<Computing> computing_;  ///< by node
   std::vector<Ready> ready_;          ///< by node; the first in the order of the graph is on top
